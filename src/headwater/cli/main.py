@@ -1,0 +1,36 @@
+"""The command line: one file per verb group; heavy imports happen inside the verbs so that --help stays fast."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from headwater import __version__
+from headwater.core.errors import HeadwaterError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"headwater {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and stop.")) -> None:
+    """Headwater: language models on CPU servers."""
+
+
+def main() -> None:
+    """Entry point: user errors are one line and exit 2, ours exit 1."""
+    try:
+        app()
+    except HeadwaterError as e:
+        print(f"headwater: {e}", file=sys.stderr)
+        sys.exit(e.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What all parts agree on: stdlib and numpy only, no clock, no threads, no environment."""

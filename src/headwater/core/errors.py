@@ -1,0 +1,36 @@
+"""Errors that speak to the person who can act: one line, the field, the numbers, a guess at the cause."""
+
+
+class HeadwaterError(Exception):
+    """Ours to fix unless a subclass says otherwise. `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UserInputError(HeadwaterError):
+    """The caller's input is wrong; the message names the field or file and what would be right.
+
+    field: dotted name of the request field (`messages[2].content`) or the file name; used as OpenAI's `param`.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class FormatError(UserInputError):
+    """A file from outside is malformed. `FormatError("model.gguf: tensor 'x' ends at byte 9 but the file has 8 bytes")`."""
+
+
+class ContextLengthError(UserInputError):
+    """Prompt (plus the wanted tokens) does not fit the context; the message gives both numbers."""
+
+
+class CapacityError(HeadwaterError):
+    """Refused by load, not by fault; try again after `retry_after` seconds."""
+
+    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
