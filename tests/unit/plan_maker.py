@@ -75,7 +75,7 @@ class Planner:
             state_in=np.where(done > 0, slots, -1) if self._states else None, state_out=slots if self._states else None,
         )
         result = self.runner.run(plan)
-        for i, (row, count) in enumerate(work):
+        for i, (row, _) in enumerate(work):
             row.done += int(result.n_ok[i])
             row.tokens += result.tokens.row(i).tolist()
         return result

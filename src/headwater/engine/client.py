@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
+from headwater.core.executor import Caps
 from headwater.core.request import Output
 
 
@@ -23,6 +24,10 @@ class EngineInfo:
     vocabulary: int
     identity: str
     blocks: tuple[int, ...]
+
+    @staticmethod
+    def of(caps: Caps) -> EngineInfo:
+        return EngineInfo(caps.context, caps.vocabulary, caps.identity, caps.blocks)
 
 
 @dataclass(slots=True)

@@ -42,7 +42,14 @@ def features(plan: StepPlan) -> StepFeatures:
 class Engine:
     """Joins a scheduler and an executor. Events may be posted from any thread; everything else belongs to the thread that calls `run_once`."""
 
-    def __init__(self, scheduler: Scheduling, executor: Executor, cost: CostModel | None = None, clock: Clock | None = None, log: StepLog | None = None) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduling,
+        executor: Executor,
+        cost: CostModel | None = None,
+        clock: Clock | None = None,
+        log: StepLog | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self.executor = executor
         self.clock = clock or RealClock()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import secrets
+import time
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from headwater.core.events import Arrive, Cancel, Release
 from headwater.core.params import SamplingParams, choice_seed
 from headwater.core.request import Output, ReadSpec, Request
 from headwater.engine.choice import Choice, Delta, Usage
+from headwater.engine.clock import Clock, RealClock
 from headwater.engine.client import EngineClient, EngineLostError, EngineStats, Grammar
 from headwater.engine.text import TextModel
 
@@ -66,9 +67,9 @@ def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozense
     if room < (0 if g.read_only else 1):
         raise ContextLengthError(f"prompt: {len(prompt):,} tokens do not fit the model's context of {context:,}", "prompt")
     if p.max_tokens is not None and p.max_tokens > room and not g.read_only:
+        both = len(prompt) + p.max_tokens
         raise ContextLengthError(
-            f"max_tokens: {len(prompt):,} prompt tokens + {p.max_tokens:,} wanted = {len(prompt) + p.max_tokens:,} are more than the model's context of "
-            f"{context:,}", "max_tokens",
+            f"max_tokens: {len(prompt):,} prompt tokens + {p.max_tokens:,} wanted = {both:,} are more than the model's context of {context:,}", "max_tokens"
         )
     for name in ("logit_bias", "allowed_token_ids", "stop_token_ids"):
         bad = [t for t in (getattr(p, name) or ()) if not 0 <= t < vocabulary]
@@ -76,7 +77,7 @@ def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozense
             raise UserInputError(f"{name}: token id {bad[0]} is outside the vocabulary of {vocabulary:,}", name)
     reads = g.reads
     if p.prompt_logprobs is not None and reads.score_from is None:
-        reads = ReadSpec(reads.labels, 1, p.prompt_logprobs, reads.hidden)
+        reads = replace(reads, score_from=1, prompt_top=p.prompt_logprobs)
     max_new = 0 if g.read_only else p.max_tokens if p.max_tokens is not None else room
     stops = (frozenset() if p.ignore_eos else stop_ids) | frozenset(p.stop_token_ids)
     seed = p.seed if p.seed is not None else secrets.randbits(63)
@@ -158,15 +159,14 @@ class Stream(AsyncIterator[Delta]):
 class Front:
     """`await start()` first, then any number of `submit`s from one event loop; `await close()` at the end."""
 
-    def __init__(self, client: EngineClient, text: TextModel, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, client: EngineClient, text: TextModel, clock: Clock | None = None) -> None:
         self.text = text
         self.client = client
-        self.created = 0
-        self._now = clock or (lambda: 0.0)
+        self.created = int(time.time())
+        self._clock = clock or RealClock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lost: str | None = None
         self._by_id: dict[str, tuple[Stream, Choice]] = {}
-        self._counter = itertools.count()
 
     async def start(self) -> None:
         """Start the engine; returns when it can take requests."""
@@ -189,7 +189,7 @@ class Front:
         """Validate and send; returns at once. Raises UserInputError / ContextLengthError / EngineLostError before anything is queued."""
         self._need_engine()
         info = self.model_info
-        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._now())
+        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now())
         taken = [r.request_id for r in requests if r.request_id in self._by_id]
         if taken:
             raise UserInputError(f"request_id: '{taken[0]}' is in use by a running request", "request_id")
@@ -199,11 +199,11 @@ class Front:
             for i, r in enumerate(requests)
         }
         stream = Stream(self, requests[0].request_id, choices, usage)
+        self.client.send(*(Arrive(r) for r in requests))
+        self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
         if g.grammar is not None:
             for r in requests:
                 self.client.compile(r.request_id, g.grammar)
-        self.client.send(*(Arrive(r) for r in requests))
-        self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
         return stream
 
     def release(self, request_id: str) -> None:

@@ -81,7 +81,9 @@ def wanted_tokens(found: list[RowReads], inputs: Inputs) -> list[np.ndarray]:
     return parts
 
 
-def serve_reads(found: list[RowReads], inputs: Inputs, plan: StepPlan, forward: Forward, hidden: np.ndarray, where: np.ndarray) -> dict[int, ReadResult]:
+def serve_reads(
+    found: list[RowReads], inputs: Inputs, plan: StepPlan, forward: Forward, hidden: np.ndarray, where: np.ndarray
+) -> dict[int, ReadResult]:
     """where: int32[n_reads] sorted token indices of the rows of `hidden`."""
     results = {}
     for r in found:
