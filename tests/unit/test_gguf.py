@@ -1,6 +1,7 @@
 """The GGUF reader on well-formed files: values, views, split models, files given in parts."""
 
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_a_file_in_parts_reads_like_the_joined_file(tmp_path_factory, cuts):
     folder, whole = tmp_path_factory.mktemp("parts"), small_gguf()
     edges = [0, *sorted(cuts), len(whole)]
     paths = []
-    for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(edges)):
         paths.append(folder / f"part{i:02d}.bin")
         paths[-1].write_bytes(whole[a:b])
     (folder / "whole.gguf").write_bytes(whole)

@@ -26,7 +26,11 @@ def gguf_value(kind: int, value: Any) -> bytes:
 
 
 def gguf_header(
-    keys: list[tuple[str, int, Any]], tensors: list[tuple[str, tuple[int, ...], int, int]], *, version: int = 3, magic: bytes = b"GGUF"
+    keys: list[tuple[str, int, Any]],
+    tensors: list[tuple[str, tuple[int, ...], int, int]],
+    *,
+    version: int = 3,
+    magic: bytes = b"GGUF",
 ) -> bytes:
     """tensors: (name, dims fastest first, ggml type id, offset)."""
     out = [magic, struct.pack("<IQQ", version, len(tensors), len(keys))]
@@ -37,7 +41,11 @@ def gguf_header(
 
 
 def gguf_file(
-    keys: list[tuple[str, int, Any]], tensors: list[tuple[str, tuple[int, ...], int, bytes]], *, version: int = 3, alignment: int = 32
+    keys: list[tuple[str, int, Any]],
+    tensors: list[tuple[str, tuple[int, ...], int, bytes]],
+    *,
+    version: int = 3,
+    alignment: int = 32,
 ) -> bytes:
     """tensors: (name, dims fastest first, ggml type id, data), laid out one after the other at `alignment`."""
     table, data = [], b""

@@ -168,11 +168,10 @@ def _siblings(path: Path) -> list[Path]:
 
 
 def _starts_as_gguf(path: Path) -> bool:
-    try:
-        with path.open("rb") as f:
-            return f.read(4) == b"GGUF"
-    except OSError as e:
-        raise malformed(str(path), f"cannot be opened ({e.strerror})") from None
+    mapped = MappedBytes([path])
+    magic = mapped.view(0, min(4, mapped.size)).tobytes()
+    mapped.close()
+    return magic == b"GGUF"
 
 
 class _Cursor:
@@ -182,7 +181,8 @@ class _Cursor:
         self.name, self.buf, self.pos = shard.name, shard.head(HEAD_LIMIT), 0
         self.copied = 0
         self.nested = 0
-        self.joined = len(self.buf) < shard.size
+        whole = len(self.buf) >= shard.size
+        self.end = f"the file has {shard.size:,}" if whole else f"the header may take the first {len(self.buf):,}"
 
     def fail(self, what: str) -> FormatError:
         return malformed(self.name, what)
@@ -191,8 +191,7 @@ class _Cursor:
         """Reserve `nbytes` and return where they start."""
         start = self.pos
         if nbytes > len(self.buf) - start:
-            cause = f"the first {len(self.buf):,} bytes do not hold the header" if self.joined else "truncated download?"
-            raise self.fail(f"{what} needs {nbytes:,} bytes at byte {start:,} but the file has {len(self.buf):,} bytes ({cause})")
+            raise self.fail(f"{what} needs {nbytes:,} bytes at byte {start:,}, but {self.end} (truncated download?)")
         self.pos = start + nbytes
         return start
 
@@ -321,7 +320,7 @@ def _read_strings(c: _Cursor, what: str, n: int) -> StringArray:
     if len(ends) < n:
         if limit < room:
             c.keep(limit + 1, what)                                 # raises: the metadata budget is spent
-        raise c.fail(f"{what}: string {len(ends):,} of {n:,} reaches behind the {len(c.buf):,} bytes of the file (truncated download?)")
+        raise c.fail(f"{what}: string {len(ends):,} of {n:,} needs more bytes, but {c.end} (truncated download?)")
     used = ends[-1] if n else 0
     c.need(used, what)
     c.keep(used, what)

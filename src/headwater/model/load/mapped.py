@@ -115,5 +115,5 @@ def check_no_overlap(name: str, tensors: Sequence[TensorInfo]) -> None:
     for t in sorted(tensors, key=lambda t: (t.offset, t.nbytes)):
         if last is not None and t.nbytes and t.offset < last.offset + last.nbytes:
             end = last.offset + last.nbytes
-            raise malformed(name, f"tensors '{last.name}' and '{t.name}' overlap (one ends at {end:,}, the other starts at {t.offset:,})")
+            raise malformed(name, f"tensors '{last.name}' and '{t.name}' overlap (ends at {end:,}, starts at {t.offset:,})")
         last = t
