@@ -11,6 +11,8 @@ from headwater.core.events import Event
 from headwater.core.executor import Caps
 from headwater.core.request import Output
 
+GRAMMAR_FIELD = "response_format"                                    # how a request names its grammar; begins the message of a grammar error
+
 
 class EngineLostError(HeadwaterError):
     """The engine died under a request; the request may be sent again to the next one."""

@@ -77,13 +77,16 @@ class Runner:
         """Take the state of `request_id`'s prompt from `arrays` instead of computing it. The request must want neither samples nor reads."""
         self._imports[request_id] = arrays
 
+    def forget(self, request_id: str) -> None:
+        """A request is over (a row that only left may come back: preemption)."""
+        self.masks.drop(request_id)
+        self._exports.pop(request_id, None)
+        self._imports.pop(request_id, None)
+
     def run(self, plan: StepPlan) -> StepResult:
         """A bad row fails alone (`StepResult.failed`); an exception means that the whole step is lost."""
         began = time.perf_counter()
         inputs = self.inputs
-        for row in plan.leaves.tolist():
-            if (init := inputs.inits.get(row)) is not None:
-                self._forget(init.request_id, init.mask)
         inputs.update(plan)
         if len(plan.copies):
             self.forward.copy_blocks(plan.copies)
@@ -161,10 +164,6 @@ class Runner:
             except (ValueError, KeyError, RuntimeError) as e:
                 result.failed[i] = f"grammar of this request: {e}"
         return bits
-
-    def _forget(self, request_id: str, mask: str | None) -> None:
-        self._exports.pop(request_id, None)
-        self._imports.pop(request_id, None)
 
     def _import(self, plan: StepPlan) -> list[int]:
         """Fill the blocks of rows whose state comes from a file; -> their plan rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headwater.core.executor import Caps
 from headwater.core.plan import StepPlan, StepResult
+from headwater.worker.masks import Matcher
 from headwater.worker.runner import Runner
 
 
@@ -14,6 +15,12 @@ class InlineExecutor:
 
     def caps(self) -> Caps:
         return self.runner.forward.caps
+
+    def add_mask(self, mask: str, matcher: Matcher) -> None:
+        self.runner.masks.add(mask, matcher)
+
+    def forget(self, request_id: str) -> None:
+        self.runner.forget(request_id)
 
     def submit(self, plan: StepPlan) -> None:
         self._result = self.runner.run(plan)
