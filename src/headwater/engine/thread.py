@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from headwater.core.events import Event, MaskReady
-from headwater.engine.client import Deliver, EngineInfo, EngineLostError, EngineStats, Grammar, Lost
+from headwater.core.events import Event
+from headwater.engine.client import Deliver, EngineInfo, EngineLostError, Lost
 from headwater.engine.engine import Engine
 
 log = logging.getLogger("headwater.engine")
