@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from headwater.core.events import Event, MaskReady
-from headwater.engine.client import Deliver, EngineInfo, EngineLostError, EngineStats, Grammar, Lost
+from headwater.core.events import Event
+from headwater.engine.client import Deliver, EngineInfo, EngineLostError, Lost
 from headwater.engine.engine import Engine
 
 log = logging.getLogger("headwater.engine")

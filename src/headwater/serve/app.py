@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
 from headwater.engine.front import Front
-from headwater.serve import chat, completions, errors, misc
+from headwater.serve import chat, completions, errors, messages, misc, ollama, responses
 from headwater.serve.context import Server
+from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, plain_error
 from headwater.serve.settings import ServeSettings
 from headwater.serve.sse import ClientLeftError
@@ -33,7 +34,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     async def left(request: Any, error: ClientLeftError) -> Any:
         return plain_error(499, "the client closed the connection")
 
-    for module in (chat, completions, misc):
+    for module in (chat, completions, responses, messages, ollama, misc, systemone, decisions, batch, score):
         app.include_router(module.router)
     app.add_middleware(Gate, settings=settings)
     if settings.cors:
@@ -93,8 +94,8 @@ class Gate:
 
     def _key_ok(self, headers: Headers) -> bool:
         given = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
-        # every key is compared, in constant time
-        return any([hmac.compare_digest(given.encode(), key.encode()) for key in self.settings.api_keys])
+        # every key is compared, each in constant time
+        return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.settings.api_keys) > 0
 
 
 class BodyTooLargeError(Exception):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from headwater.engine.choice import Delta
 from headwater.engine.front import Stream
 
 
-async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, Delta]]:
+async def merged(streams: Sequence[Stream]) -> AsyncGenerator[tuple[int, Delta], None]:
     """Yields (stream index, delta). Closing it, or an error in one stream, cancels all of them."""
     if len(streams) == 1:
         async with streams[0] as only:
