@@ -15,8 +15,8 @@ from headwater.core.request import ReadSpec, TokenLogprobs
 from headwater.engine.build import EngineSpec, load
 from headwater.engine.choice import Delta
 from headwater.engine.client import Grammar
-from headwater.engine.offline import Answer, Finished, Offline
 from headwater.engine.expand import GenerateRequest
+from headwater.engine.offline import Answer, Finished, Offline
 from headwater.state import State, load_state
 
 __all__ = ["LLM", "CompletionOutput", "Grammar", "Logprob", "RequestOutput", "SamplingParams", "State"]
