@@ -1,1 +1,1 @@
-"""Operations on arrays: the numpy definition of each, its native twin, and the table that says which one runs and why."""
+"""Numbers: recorded programs, packed weights, the numpy reference and the native library. Imports nothing of ours but itself."""
