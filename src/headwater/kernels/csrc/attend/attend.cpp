@@ -74,8 +74,7 @@ void sort_by_prefix(std::vector<RowSpan>& spans, const KVGroup& kv) {
   std::stable_sort(spans.begin(), spans.end(), [&](const RowSpan& a, const RowSpan& b) {
     const int chunk_a = a.block_lo / kChunkBlocks, chunk_b = b.block_lo / kChunkBlocks;
     if (chunk_a != chunk_b) return chunk_a < chunk_b;
-    const int from = std::max(a.block_lo, b.block_lo), to_a = (a.end - 1) / kBlockTokens + 1, to_b = (b.end - 1) / kBlockTokens + 1;
-    if (from >= to_a || from >= to_b) return to_a < to_b;
+    const int from = chunk_a * kChunkBlocks, to_a = (a.end - 1) / kBlockTokens + 1, to_b = (b.end - 1) / kBlockTokens + 1;
     return std::lexicographical_compare(table(a) + from, table(a) + to_a, table(b) + from, table(b) + to_b);
   });
 }

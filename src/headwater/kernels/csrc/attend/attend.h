@@ -48,23 +48,23 @@ struct AttendJob {
 };
 
 // A partial of one query row: its unnormalised output [padded], then maximum (base 2), sum, and padding to 16 floats.
-inline int64_t partial_floats(const AttendJob& job) { return job.padded + 16; }
+static inline int64_t partial_floats(const AttendJob& job) { return job.padded + 16; }
 
 // Positions [lo, hi) that a query sees.
-inline void visible_range(const AttendSpec& spec, int position, int end, int& lo, int& hi) {
+static inline void visible_range(const AttendSpec& spec, int position, int end, int& lo, int& hi) {
   lo = spec.window > 0 && position >= spec.window ? position - spec.window + 1 : 0;
   hi = position + 1;
   if (!spec.causal) hi = spec.window > 0 && spec.window < end - position ? position + spec.window : end;
 }
 
-inline int64_t q8_groups(int head_dim) { return (head_dim + kQ8Channels - 1) / kQ8Channels; }
+static inline int64_t q8_groups(int head_dim) { return (head_dim + kQ8Channels - 1) / kQ8Channels; }
 
-inline int64_t kv_block_bytes(int format, int head_dim) {
+static inline int64_t kv_block_bytes(int format, int head_dim) {
   return format == kQ8 ? kBlockTokens * (head_dim + 2 * q8_groups(head_dim)) : int64_t{2} * kBlockTokens * head_dim;
 }
 
 // Floats of scratch that attend_task wants for a tile of `rows` query rows; merge_task wants less.
-inline size_t attend_scratch(int rows, int padded) {
+static inline size_t attend_scratch(int rows, int padded) {
   const size_t r = static_cast<size_t>(rows + 15) / 16 * 16;
   return r * (3 * static_cast<size_t>(padded) + kChunkTokens + 6) + 2 * static_cast<size_t>(padded) * kChunkTokens;
 }
