@@ -1,14 +1,3 @@
-<<<<<<< HEAD
-# Developer targets. PYTHON must have nanobind, numpy and the test tools (`pip install -e .[test]` gives them).
-PYTHON ?= python3
-JOBS ?= 2
-
-.PHONY: native
-native:  ## build the native module into src/headwater (development; wheels are built by scikit-build-core)
-	cmake -S . -B build/dev -G Ninja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$$(command -v $(PYTHON))"
-	cmake --build build/dev -j $(JOBS)
-	cp build/dev/_native*.so src/headwater/
-=======
 # `make serve` and `make test` set everything up by themselves; everything lands in $(VENV).
 PYTHON ?= python3
 VENV ?= .venv
@@ -54,4 +43,19 @@ $(VENV)/.test: $(SOURCES) $(VENV)/.model
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
->>>>>>> main
+
+# Development: build the native module in build/ and drop it beside the sources. PYTHON needs nanobind, numpy and the test tools.
+JOBS ?= 2
+CONFIGURE = cmake -G Ninja -S . -DPython_EXECUTABLE="$$(command -v $(PYTHON))"
+
+native:
+	$(CONFIGURE) -B build/dev
+	cmake --build build/dev -j $(JOBS)
+	cp build/dev/_native*.so src/headwater/
+
+# The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer; HEADWATER_NATIVE names the module to load.
+sanitize:
+	$(CONFIGURE) -B build/sanitize -DHEADWATER_SANITIZE=ON
+	cmake --build build/sanitize -j $(JOBS)
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  UBSAN_OPTIONS=print_stacktrace=1 HEADWATER_NATIVE=build/sanitize PYTHONPATH=src $(PYTHON) -m pytest -q tests/unit/kernels

@@ -23,10 +23,10 @@ class ReadSpec:
     """
 
     labels: np.ndarray | None = None
-    lse: bool = False
     score_from: int | None = None
     prompt_top: int = 0
     hidden: Literal["last", "all"] | None = None
+    lse: bool = False
 
     @property
     def any(self) -> bool:
@@ -77,9 +77,9 @@ class ReadResult:
     accumulation), None unless asked; prompt: one entry per scored position; hidden: float32[k, dim]."""
 
     labels: np.ndarray | None = None
-    lse: float | None = None
     prompt: list[TokenLogprobs] = field(default_factory=list)
     hidden: np.ndarray | None = None
+    lse: float | None = None
 
 
 @dataclass(slots=True)
