@@ -11,7 +11,6 @@ namespace hw {
 namespace HW_ISA {
 namespace {
 
-constexpr float kLog2e = 1.44269504088896341f;
 constexpr int kHalf = kChunkTokens / 2;    // positions of values that stay in the first-level cache while all rows pass over them
 constexpr int kDirectRows = 2 * kRegisterRows;  // up to here blocks are converted in registers, above once into scratch
 

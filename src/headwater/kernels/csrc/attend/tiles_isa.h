@@ -4,6 +4,7 @@
 #pragma once
 
 #include "attend/attend.h"
+#include "attend/exp2_isa.h"
 #include "common/simd16.h"
 
 namespace hw {
@@ -177,19 +178,6 @@ static __attribute__((noinline)) void value_rows(int rows, const float* weights,
     case 6: return value_rows_of<Source, 6>(weights, blocks, stride, j0, j1, acc, padded);
 #endif
   }
-}
-
-// 2^x for x <= 0 with a relative error below 2e-7: a degree-5 polynomial (minimax on |r| <= 1/2, value 1 at 0). Below -126 it is 0; NaN stays.
-HW_INLINE F32x16 exp2_16(F32x16 x) {
-  const I32x16 n = to_int(x);
-  const F32x16 r = x - to_float(n);
-  F32x16 p = splat(1.326472731e-03f);
-  p = fma(p, r, splat(9.671512991e-03f));
-  p = fma(p, r, splat(5.550733581e-02f));
-  p = fma(p, r, splat(2.402224243e-01f));
-  p = fma(p, r, splat(6.931470037e-01f));
-  p = fma(p, r, splat(1.0f));
-  return select(less(x, splat(-126.0f)), zero16(), p * power_of_two(n));
 }
 
 }  // namespace HW_ISA
