@@ -114,6 +114,7 @@ SAFETENSORS_CASES = {
     "not_an_object": (_st(b"[1, 2]"), "not an object"),
     "deep": (_st(b"[" * 200_000), "nested too deeply"),
     "deep_inside": (_st(b'{"a":' * 100_000), "nested too deeply"),
+    "many_items": (_st(b"{" + b'"a":{},' * 400_000), "more than 300,000 items"),
     "big_number": (_st(b'{"a": ' + b"9" * 100_000 + b"}"), "not valid JSON"),
     "key_twice": (_st(b'{"t": {"dtype": "F32"}, "t": 1}'), "appears twice"),
     "entry_not_object": (_st({"t": 5}), "not described by an object"),

@@ -20,8 +20,8 @@ DTYPE_BYTES = {
     "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
 }
 READABLE = frozenset(t for t in DTYPE_BYTES if not t.startswith("F8"))
-MAX_HEADER = 4 << 20                                                # parsed JSON takes some ten times its size in memory
-MAX_INDEX = 16 << 20
+MAX_HEADER = 8 << 20
+MAX_JSON_ITEMS = 300_000                                            # some 33,000 tensors; parsed, an item takes up to 200 bytes of memory
 MAX_DIMS = 8
 
 
@@ -104,11 +104,11 @@ def _resolve(path: Path) -> tuple[list[Path], dict[str, str]]:
 def _weight_map(path: Path) -> dict[str, str]:
     try:
         with path.open("rb") as f:
-            text = f.read(MAX_INDEX + 1)
+            text = f.read(MAX_HEADER + 1)
     except OSError as e:
         raise malformed(str(path), f"cannot be opened ({e.strerror})") from None
-    if len(text) > MAX_INDEX:
-        raise malformed(path.name, f"an index of more than {MAX_INDEX:,} bytes")
+    if len(text) > MAX_HEADER:
+        raise malformed(path.name, f"an index of more than {MAX_HEADER:,} bytes")
     index = parse_json_object(text, path.name)
     wanted = index.get("weight_map")
     if not isinstance(wanted, dict) or not wanted:
@@ -131,6 +131,8 @@ def parse_json_object(text: bytes, label: str) -> dict[str, Any]:
             raise malformed(label, f"key '{twice}' appears twice", twice)
         return out
 
+    if text.count(b",") + text.count(b"{") + text.count(b"[") > MAX_JSON_ITEMS:
+        raise malformed(label, f"the JSON holds more than {MAX_JSON_ITEMS:,} items")
     try:
         value = json.loads(text.decode(), object_pairs_hook=unique)
     except UnicodeDecodeError as e:

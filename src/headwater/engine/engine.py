@@ -1,0 +1,92 @@
+"""The loop: events in, one step, outputs out. No thread of its own; `thread.py` gives it one, `LLM` turns it by hand."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+import numpy as np
+
+from headwater.core.events import Event
+from headwater.core.executor import CostModel, Executor
+from headwater.core.plan import StepFeatures, StepPlan, StepResult, Want
+from headwater.core.request import Output
+from headwater.engine.clock import Clock, RealClock
+from headwater.engine.steplog import StepLog
+
+
+class Scheduling(Protocol):
+    """What the loop asks of `sched.Scheduler`."""
+
+    def on(self, event: Event, now: float) -> None: ...
+
+    def plan(self, now: float) -> StepPlan | None: ...
+
+    def apply(self, result: StepResult, now: float) -> list[Output]: ...
+
+    def wake_at(self) -> float | None: ...
+
+    def drain(self) -> list[Output]:
+        """Outputs that no step brought: refusals, cancelled requests."""
+
+
+def features(plan: StepPlan) -> StepFeatures:
+    """What the cost model prices a plan by."""
+    n = plan.n_new.astype(np.int64)
+    context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
+    sampled = (plan.want & Want.SAMPLE) != 0
+    reads = int((plan.n_guess[sampled] + 1).sum()) + int(((plan.want & Want.READ) != 0).sum())
+    return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()))
+
+
+class Engine:
+    """Joins a scheduler and an executor. Events may be posted from any thread; everything else belongs to the thread that calls `run_once`."""
+
+    def __init__(self, scheduler: Scheduling, executor: Executor, cost: CostModel | None = None, clock: Clock | None = None, log: StepLog | None = None) -> None:
+        self.scheduler = scheduler
+        self.executor = executor
+        self.clock = clock or RealClock()
+        self.log = log or StepLog()
+        self.steps = 0
+        self.last_step = 0.0
+        self._cost = cost
+        self._inbox: deque[Event] = deque()
+
+    @property
+    def inbox(self) -> int:
+        return len(self._inbox)
+
+    def post(self, *events: Event) -> None:
+        """Queue events for the next step border (any thread)."""
+        self._inbox.extend(events)
+
+    def run_once(self) -> list[Output] | None:
+        """Take the posted events, run one step if there is one. None when there is nothing to do until an event or `wake_at`."""
+        now = self.clock.now()
+        while self._inbox:
+            self.scheduler.on(self._inbox.popleft(), now)
+        plan = self.scheduler.plan(now)
+        outputs = self.scheduler.drain()
+        if plan is None:
+            return outputs or None
+        planned = self.clock.now()
+        self.executor.submit(plan)
+        result = self.executor.collect()
+        assert result is not None
+        ran = self.clock.now()
+        outputs += self.scheduler.apply(result, ran)
+        f = features(plan)
+        seconds = result.seconds or ran - planned
+        if self._cost is not None:
+            self._cost.learn(f, seconds)
+        self.steps += 1
+        self.last_step = self.clock.now()
+        accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0
+        self.log.add(plan.step, ran, f, accepted, planned - now, seconds, self.last_step - ran)
+        return outputs
+
+    def wake_at(self) -> float | None:
+        return self.scheduler.wake_at()
+
+    def close(self) -> None:
+        self.executor.close()
