@@ -82,7 +82,7 @@ def resolve(model: str | Path, *, accept_licence: bool = False, folders: Sequenc
     found = checked_sha256(paths)
     if found != entry.sha256:
         raise FormatError(
-            f"model '{entry.name}': the installed file has sha256 {found[:16]}..., expected {entry.sha256[:16]}...; reinstall it with: {entry.install}",
+            f"model '{entry.name}': the installed file has sha256 {found[:16]}..., expected {entry.sha256[:16]}...; reinstall: {entry.install}",
             field="model",
         )
     return paths
