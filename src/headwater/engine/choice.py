@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headwater.core.params import SamplingParams
 from headwater.core.request import FinishReason, Output, ReadResult, TokenLogprobs
-from headwater.engine.text import Decoder
+from headwater.text.detok import StreamDecoder
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ def _overlap(text: str, stop: str) -> int:
 class Choice:
     """Feeds on the engine's outputs of one request row. `done` once it has a finish reason; later outputs are surplus and dropped."""
 
-    def __init__(self, index: int, seed: int, params: SamplingParams, decoder: Decoder) -> None:
+    def __init__(self, index: int, seed: int, params: SamplingParams, decoder: StreamDecoder) -> None:
         self.index = index
         self.seed = seed
         self.done = False

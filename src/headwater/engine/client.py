@@ -8,7 +8,10 @@ from typing import Any, Protocol
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
+from headwater.core.executor import Caps
 from headwater.core.request import Output
+
+GRAMMAR_FIELD = "response_format"                                    # how a request names its grammar; begins the message of a grammar error
 
 
 class EngineLostError(HeadwaterError):
@@ -23,6 +26,10 @@ class EngineInfo:
     vocabulary: int
     identity: str
     blocks: tuple[int, ...]
+
+    @staticmethod
+    def of(caps: Caps) -> EngineInfo:
+        return EngineInfo(caps.context, caps.vocabulary, caps.identity, caps.blocks)
 
 
 @dataclass(slots=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
+from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import CostModel, Executor
 from headwater.core.plan import StepFeatures, StepPlan, StepResult, Want
 from headwater.core.request import Output
+from headwater.engine.client import GRAMMAR_FIELD, Grammar
 from headwater.engine.clock import Clock, RealClock
 from headwater.engine.steplog import StepLog
 
@@ -30,6 +33,15 @@ class Scheduling(Protocol):
         """Outputs that no step brought: refusals, cancelled requests."""
 
 
+class EngineExecutor(Executor, Protocol):
+    """An executor that knows requests by name, for grammars and saved states."""
+
+    def add_mask(self, mask: str, matcher: Any) -> None: ...
+
+    def forget(self, request_id: str) -> None:
+        """The request is over; drop its grammar and transfers."""
+
+
 def features(plan: StepPlan) -> StepFeatures:
     """What the cost model prices a plan by."""
     n = plan.n_new.astype(np.int64)
@@ -42,7 +54,15 @@ def features(plan: StepPlan) -> StepFeatures:
 class Engine:
     """Joins a scheduler and an executor. Events may be posted from any thread; everything else belongs to the thread that calls `run_once`."""
 
-    def __init__(self, scheduler: Scheduling, executor: Executor, cost: CostModel | None = None, clock: Clock | None = None, log: StepLog | None = None) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduling,
+        executor: EngineExecutor,
+        cost: CostModel | None = None,
+        clock: Clock | None = None,
+        log: StepLog | None = None,
+        compile_grammar: Callable[[Grammar], Any] | None = None,
+    ) -> None:
         self.scheduler = scheduler
         self.executor = executor
         self.clock = clock or RealClock()
@@ -50,6 +70,7 @@ class Engine:
         self.steps = 0
         self.last_step = 0.0
         self._cost = cost
+        self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
 
     @property
@@ -68,6 +89,7 @@ class Engine:
         plan = self.scheduler.plan(now)
         outputs = self.scheduler.drain()
         if plan is None:
+            self._forget(outputs)
             return outputs or None
         planned = self.clock.now()
         self.executor.submit(plan)
@@ -82,8 +104,24 @@ class Engine:
         self.steps += 1
         self.last_step = self.clock.now()
         accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0
+        self._forget(outputs)
         self.log.add(plan.step, ran, f, accepted, planned - now, seconds, self.last_step - ran)
         return outputs
+
+    def _forget(self, outputs: list[Output]) -> None:
+        for out in outputs:
+            if out.finish is not None:
+                self.executor.forget(out.request_id)
+
+    def add_grammar(self, mask: str, grammar: Grammar) -> str | None:
+        """Compile (any thread; slow) and hand the matcher to the executor. -> what is wrong with the grammar, None when nothing is."""
+        if self._compile_grammar is None:
+            return f"{GRAMMAR_FIELD}: this engine has no grammar support (pip install headwater[grammar])"
+        try:
+            self.executor.add_mask(mask, self._compile_grammar(grammar))
+        except HeadwaterError as e:
+            return str(e) if str(e).startswith(GRAMMAR_FIELD) else f"{GRAMMAR_FIELD}: {e}"
+        return None
 
     def wake_at(self) -> float | None:
         return self.scheduler.wake_at()

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import secrets
-import uuid
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError
+from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.events import Arrive, Cancel, Release
-from headwater.core.params import SamplingParams, choice_seed
-from headwater.core.request import Output, ReadSpec, Request
+from headwater.core.request import Output
 from headwater.engine.choice import Choice, Delta, Usage
-from headwater.engine.client import EngineClient, EngineLostError, EngineStats, Grammar
+from headwater.engine.client import EngineClient, EngineLostError, EngineStats
+from headwater.engine.clock import Clock, RealClock
+from headwater.engine.expand import GenerateRequest, expand, failure
 from headwater.engine.text import TextModel
 
-
-@dataclass(slots=True)
-class GenerateRequest:
-    """What a caller wants. prompt: token ids. request_id: made up when None. max_tokens None in `params` = the rest of the context.
-
-    read_only: nothing is sampled, only `reads` are served. deadline: seconds from now after which the request fails.
-    """
-
-    prompt: Sequence[int] | np.ndarray
-    params: SamplingParams = field(default_factory=SamplingParams)
-    request_id: str | None = None
-    reads: ReadSpec = field(default_factory=ReadSpec)
-    read_only: bool = False
-    grammar: Grammar | None = None
-    priority: int = 0
-    owner: str = ""
-    cache_salt: str = ""
-    parent: str | None = None
-    parent_pos: int = 0
-    hold: bool = False
+__all__ = ["Delta", "Front", "GenerateRequest", "ModelInfo", "Stream", "Usage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,61 +31,6 @@ class ModelInfo:
     stop_ids: frozenset[int]
     has_chat: bool
     identity: str
-
-
-def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozenset[int], arrival: float = 0.0) -> list[Request]:
-    """A caller's request -> one Request per choice; choice i > 0 is a fork of choice 0 behind the prompt, with the seed choice_seed(seed, i).
-
-    Raises ContextLengthError with both numbers, UserInputError naming the field.
-    """
-    p = g.params
-    prompt = _prompt_ids(g.prompt, vocabulary)
-    room = context - len(prompt)
-    if room < (0 if g.read_only else 1):
-        raise ContextLengthError(f"prompt: {len(prompt):,} tokens do not fit the model's context of {context:,}", "prompt")
-    if p.max_tokens is not None and p.max_tokens > room and not g.read_only:
-        raise ContextLengthError(
-            f"max_tokens: {len(prompt):,} prompt tokens + {p.max_tokens:,} wanted = {len(prompt) + p.max_tokens:,} are more than the model's context of "
-            f"{context:,}", "max_tokens",
-        )
-    for name in ("logit_bias", "allowed_token_ids", "stop_token_ids"):
-        bad = [t for t in (getattr(p, name) or ()) if not 0 <= t < vocabulary]
-        if bad:
-            raise UserInputError(f"{name}: token id {bad[0]} is outside the vocabulary of {vocabulary:,}", name)
-    reads = g.reads
-    if p.prompt_logprobs is not None and reads.score_from is None:
-        reads = ReadSpec(reads.labels, 1, p.prompt_logprobs, reads.hidden)
-    max_new = 0 if g.read_only else p.max_tokens if p.max_tokens is not None else room
-    stops = (frozenset() if p.ignore_eos else stop_ids) | frozenset(p.stop_token_ids)
-    seed = p.seed if p.seed is not None else secrets.randbits(63)
-    root = g.request_id or f"req-{uuid.uuid4().hex[:24]}"
-    return [
-        Request(
-            request_id=root if i == 0 else f"{root}/{i}", prompt=prompt, params=p, max_new=max_new, stop_ids=stops, seed=choice_seed(seed, i),
-            arrival=arrival, priority=g.priority, owner=g.owner, cache_salt=g.cache_salt, parent=g.parent if i == 0 else root,
-            parent_pos=g.parent_pos if i == 0 else len(prompt), hold=g.hold and i == 0, reads=reads if i == 0 else ReadSpec(),
-            mask=None if g.grammar is None else (root if i == 0 else f"{root}/{i}"),
-        )
-        for i in range(1 if g.read_only else p.n)
-    ]
-
-
-def _prompt_ids(prompt: Sequence[int] | np.ndarray, vocabulary: int) -> np.ndarray:
-    ids = np.asarray(prompt)
-    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise UserInputError("prompt: must be a flat list of token ids", "prompt")
-    if not ids.size:
-        raise UserInputError("prompt: is empty; the model needs at least one token", "prompt")
-    bad = ids[(ids < 0) | (ids >= vocabulary)]
-    if bad.size:
-        raise UserInputError(f"prompt: token id {bad[0]} is outside the vocabulary of {vocabulary:,}", "prompt")
-    return ids.astype(np.int32)
-
-
-def failure(out: Output) -> HeadwaterError:
-    """The exception that an Output with finish 'error' stands for."""
-    message = out.error or "the engine failed this request without saying why"
-    return HeadwaterError(message) if out.retry_after is None else CapacityError(message, out.retry_after)
 
 
 class Stream(AsyncIterator[Delta]):
@@ -158,15 +81,14 @@ class Stream(AsyncIterator[Delta]):
 class Front:
     """`await start()` first, then any number of `submit`s from one event loop; `await close()` at the end."""
 
-    def __init__(self, client: EngineClient, text: TextModel, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, client: EngineClient, text: TextModel, clock: Clock | None = None) -> None:
         self.text = text
         self.client = client
-        self.created = 0
-        self._now = clock or (lambda: 0.0)
+        self.created = int(time.time())
+        self._clock = clock or RealClock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lost: str | None = None
         self._by_id: dict[str, tuple[Stream, Choice]] = {}
-        self._counter = itertools.count()
 
     async def start(self) -> None:
         """Start the engine; returns when it can take requests."""
@@ -189,21 +111,21 @@ class Front:
         """Validate and send; returns at once. Raises UserInputError / ContextLengthError / EngineLostError before anything is queued."""
         self._need_engine()
         info = self.model_info
-        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._now())
+        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now())
         taken = [r.request_id for r in requests if r.request_id in self._by_id]
         if taken:
             raise UserInputError(f"request_id: '{taken[0]}' is in use by a running request", "request_id")
         usage = Usage(prompt=len(requests[0].prompt))
         choices = {
-            r.request_id: Choice(i, r.seed, g.params, self.text.tokenizer.stream(skip_special=g.params.skip_special_tokens))
+            r.request_id: Choice(i, r.seed, g.params, self.text.stream(g.params.skip_special_tokens))
             for i, r in enumerate(requests)
         }
         stream = Stream(self, requests[0].request_id, choices, usage)
+        self.client.send(*(Arrive(r) for r in requests))
+        self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
         if g.grammar is not None:
             for r in requests:
                 self.client.compile(r.request_id, g.grammar)
-        self.client.send(*(Arrive(r) for r in requests))
-        self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
         return stream
 
     def release(self, request_id: str) -> None:

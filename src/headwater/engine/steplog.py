@@ -16,7 +16,7 @@ RECORD = np.dtype([
 
 
 class StepLog:
-    """The last `size` steps. `records()` gives them oldest first as a structured array (fields: RECORD; seconds; kv_positions summed over new tokens)."""
+    """The last `size` steps. `records()` gives them oldest first as an array of RECORD (seconds; kv_positions summed over new tokens)."""
 
     def __init__(self, size: int = 4096) -> None:
         self._ring = np.zeros(size, RECORD)

@@ -7,30 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headwater.core.errors import UserInputError
-
-
-class Decoder(Protocol):
-    """Ids of one stream into text; never half a character."""
-
-    def push(self, ids: Sequence[int]) -> str: ...
-
-    def finish(self) -> str: ...
-
-
-class Tokenizer(Protocol):
-    """The part of `text.tokenizer.Tokenizer` that the engine uses."""
-
-    def encode(self, text: str, *, add_special: bool = True) -> list[int]: ...
-
-    def decode(self, ids: Sequence[int], *, skip_special: bool = True) -> str: ...
-
-    def stream(self, *, skip_special: bool = True) -> Decoder: ...
-
-    def token_bytes(self, token: int) -> bytes: ...
+from headwater.text.detok import StreamDecoder
+from headwater.text.tokenizer import Tokenizer
 
 
 class Template(Protocol):
-    def render(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]] | None, add_generation_prompt: bool, **names: Any) -> str: ...
+    """The part of a chat template that fronts use."""
+
+    def render(
+        self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]] | None, add_generation_prompt: bool, **names: Any
+    ) -> str: ...
 
 
 @dataclass(slots=True)
@@ -55,6 +41,11 @@ class TextModel:
         Raises UserInputError where the model has no chat template or the template refuses the messages.
         """
         if self.template is None:
-            raise UserInputError(f"messages: {self.name} has no chat template; give one with --chat-template FILE, or use /v1/completions", "messages")
+            hint = "give one with --chat-template FILE, or use /v1/completions"
+            raise UserInputError(f"messages: {self.name} has no chat template; {hint}", "messages")
         text = self.template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **names)
         return self.tokenizer.encode(text, add_special=False)
+
+    def stream(self, skip_special: bool = True) -> StreamDecoder:
+        """A decoder for what follows a prompt."""
+        return StreamDecoder(self.tokenizer, skip_special=skip_special)

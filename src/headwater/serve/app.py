@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
 from headwater.engine.front import Front
-from headwater.serve import chat, completions, errors, misc
-from headwater.serve.decide import batch, decisions, score, systemone
+from headwater.serve import chat, completions, errors, messages, misc, ollama, responses
 from headwater.serve.context import Server
+from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, plain_error
 from headwater.serve.settings import ServeSettings
 from headwater.serve.sse import ClientLeftError
@@ -34,7 +34,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     async def left(request: Any, error: ClientLeftError) -> Any:
         return plain_error(499, "the client closed the connection")
 
-    for module in (chat, completions, misc, systemone, decisions, batch, score):
+    for module in (chat, completions, responses, messages, ollama, misc, systemone, decisions, batch, score):
         app.include_router(module.router)
     app.add_middleware(Gate, settings=settings)
     if settings.cors:

@@ -158,4 +158,4 @@ def _ids(front: Any, query: str | list[int], item: str | list[int], item_first: 
     first, second = (item, query) if item_first else (query, item)
     if isinstance(first, str):
         return np.array(front.tokenize(first + str(second)), np.int32)
-    return np.array([*first, *second], np.int32)  # type: ignore[misc]
+    return np.array([*first, *second], np.int32)
