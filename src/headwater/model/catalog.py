@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -164,4 +165,5 @@ def _write_cache(path: Path, known: dict[str, str]) -> None:
         part.write_text(json.dumps(known, indent=0))
         part.replace(path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
