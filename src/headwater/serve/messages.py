@@ -208,7 +208,8 @@ class Writer:
         return json_response(out, headers=headers)
 
     async def events(self) -> AsyncIterator[bytes]:
-        start = {**self.base, "content": [], "stop_reason": None, "stop_sequence": None, "usage": {**self.usage(), "output_tokens": 0}}
+        usage = {**self.usage(), "output_tokens": 0}
+        start: dict[str, Any] = {**self.base, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         yield event({"type": "message_start", "message": start}, "message_start")
         index, open_kind, finish, stop = -1, "", "stop", None
         async with contextlib.aclosing(self.run.said()) as said:

@@ -112,7 +112,7 @@ def to_chat(body: ResponsesRequest, messages: list[dict[str, Any]]) -> ChatReque
         choice = {"type": "function", "function": {"name": choice.get("name", "")}}
     form = (body.text.format if body.text else None) or {"type": "text"}
     if form.get("type") == "json_schema":
-        form = {"type": "json_schema", "json_schema": {"name": form.get("name", "schema"), "schema": form.get("schema"), "strict": form.get("strict")}}
+        form = {"type": "json_schema", "json_schema": {k: form[k] for k in ("name", "schema", "strict") if k in form}}
     if body.instructions:
         messages = [{"role": "system", "content": body.instructions}, *messages]
     effort = (body.reasoning or {}).get("effort")
