@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from headwater.core.errors import UserInputError
+from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec, TokenLogprobs
 from headwater.engine.build import EngineSpec, load
@@ -20,7 +20,7 @@ from headwater.engine.offline import Answer, Finished, Offline
 from headwater.state import State, load_state
 
 if TYPE_CHECKING:
-    from headwater.decisions.types import DecisionResult
+    from headwater.decisions.types import DecisionRequest, DecisionResult
 
 __all__ = ["LLM", "CompletionOutput", "Grammar", "Logprob", "RequestOutput", "SamplingParams", "State"]
 
@@ -171,6 +171,24 @@ class LLM:
             as_text(state, "state"), questions_of(questions), temperature=temperature, debias=debias, labels=labels, label_mass=label_mass
         )
         return decide_offline(self._offline, [request], load_temperatures(calibration))[0]
+
+    def decide_requests(self, requests: Sequence[tuple[int, DecisionRequest]], calibration: str | None) -> list[tuple[int, Any]]:
+        """Several states at once: (key, DecisionResult) for each, or (key, the HeadwaterError) of one that cannot be answered."""
+        from headwater.engine.decisions import decide_offline, load_temperatures
+
+        temperatures = load_temperatures(calibration)
+        try:
+            results: list[Any] = list(decide_offline(self._offline, [r for _, r in requests], temperatures)) if requests else []
+        except HeadwaterError as e:
+            if len(requests) == 1:
+                return [(requests[0][0], e)]
+            return [pair for one in requests for pair in self.decide_requests([one], calibration)]    # find out which of them
+        return [(key, result) for (key, _), result in zip(requests, results, strict=True)]
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self._text.name
 
     # -- states --------------------------------------------------------------------------------------------------------------------------
 
