@@ -191,7 +191,7 @@ def load_state(offline: Offline, path: Path) -> State:
         raise FormatError(f"{path}: not a saved state, or damaged ({type(e).__name__}: {e})", str(path)) from None
     for name, theirs, ours in (("format", version, FORMAT), ("identity", identity, caps.identity), ("KV layout", spec, repr(caps.spec))):
         if theirs != ours:
-            raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute the state again from its tokens", str(path))
+            raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute it again from its tokens", str(path))
     if tokens.ndim != 1 or tokens.dtype != np.int32 or not 0 < len(tokens) <= caps.context or tokens.min() < 0 or tokens.max() >= caps.vocabulary:
         raise FormatError(f"{path}: 'tokens' must be 1 to {caps.context:,} ids of the vocabulary of {caps.vocabulary:,}", str(path))
     want = GenerateRequest(tokens, SamplingParams(), request_id=f"load-{path.name}-{id(arrays):x}", read_only=True, hold=True)

@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from headwater.core.errors import UserInputError
-from headwater.core.executor import Caps
-from headwater.engine.clock import RealClock
-from headwater.engine.engine import Engine
-from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
 
 Progress = Callable[[int, int, str], None]
@@ -49,3 +45,28 @@ class EngineSpec:
                 raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
         if self.backend not in ("auto", "native", "reference"):
             raise UserInputError(f"--backend {self.backend}: one of auto, native, reference", "backend")
+
+
+def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
+    """Tokenizer and template -> TextModel. Every end-of-turn id of the tokenizer and of the generation config stops."""
+    from headwater.text.template import ChatTemplate
+
+    template = tokenizer.chat_template
+    if spec.chat_template is not None:
+        try:
+            template = Path(spec.chat_template).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as e:
+            raise UserInputError(f"--chat-template {spec.chat_template}: {e}", "chat_template") from None
+    eos = generation.get("eos_token_id", ())
+    named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
+    return TextModel(spec.name or name, tokenizer, None if template is None else ChatTemplate(template, tokenizer), tokenizer.turn_end_ids | named)
+
+
+def load_text(spec: EngineSpec) -> TextModel:
+    """The text half alone: metadata is read, no weight is. For front processes."""
+    if spec.model == ECHO:
+        return _echo_text(spec)
+    from headwater.model.load.loader import open_source
+
+    with open_source(_paths(spec)) as source:
+        return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name))

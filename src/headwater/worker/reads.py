@@ -8,6 +8,7 @@ import numpy as np
 
 from headwater.core.plan import StepPlan, Want
 from headwater.core.request import ReadResult, TokenLogprobs
+from headwater.kernels import native
 from headwater.worker.forward import Forward
 from headwater.worker.inputs import Inputs
 
@@ -15,7 +16,11 @@ CHUNK_ROWS = 32                                                     # full rows 
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:
-    """float32[n, v] -> float64[n], accumulated in float64 row by row."""
+    """float32[n, v] -> float64[n]; each row alone."""
+    if native.available():
+        from headwater.kernels import sampling
+
+        return sampling.log_sum_exp(np.ascontiguousarray(logits))
     top = logits.max(axis=1)
     with np.errstate(under="ignore"):
         return top + np.log(np.exp(logits - top[:, None], dtype=np.float32).sum(axis=1, dtype=np.float64))
