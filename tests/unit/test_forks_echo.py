@@ -119,5 +119,6 @@ def test_scores_add_up_to_the_logprobs_of_drawing(kind: dict) -> None:
     engine = echo_offline(**kind)
     prompt = ids(np.random.default_rng(1), 33)
     drawn = engine.run([GenerateRequest(prompt, params(3, 6, logprobs=0))])[0].choices[0]
-    reads = engine.run([GenerateRequest(prompt + drawn.token_ids, SamplingParams(), reads=ReadSpec(score_from=33), read_only=True)])[0].choices[0].reads
+    want = GenerateRequest(prompt + drawn.token_ids, SamplingParams(), reads=ReadSpec(score_from=33), read_only=True)
+    reads = engine.run([want])[0].choices[0].reads
     np.testing.assert_allclose([e.logprob for e in reads.prompt], [e.logprob for e in drawn.logprobs], rtol=0, atol=1e-6)

@@ -39,8 +39,8 @@ def group_arrays(group: CacheGroup, blocks: int) -> KVArrays:
 
 
 class KVPool:
-    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`; state: float32[layers, 2 · slots, *shape] per recurrent state; slot s + slots is
-    where the runner keeps state s aside while guesses are verified (touched only then)."""
+    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`; state: float32[layers, 2 · slots, *shape] per recurrent state; slot
+    s + slots is where the runner keeps state s aside while guesses are verified (touched only then)."""
 
     def __init__(self, spec: KVSpec, blocks: tuple[int, ...], slots: int) -> None:
         self.spec = spec
