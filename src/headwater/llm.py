@@ -69,15 +69,16 @@ class LLM:
     model: a known name (`headwater models`), a .gguf file, a folder with safetensors, `hf:ORG/REPO[:FILE]`, or `echo` (no weights; for tests).
     weights: `as-is`, `q8` or `q4` (quantise a float model at load). kv_memory: bytes for keys and values, None = what the machine allows.
     context: tokens, None = the model's own. threads: None = physical cores. seed: of requests that bring none (None = a fresh one each).
+    progress: called while loading with (bytes done, bytes in all, tensor name).
     sched, evict, draft: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
     """
 
-    def __init__(self, model: str | Path, *, seed: int | None = None, **fields: Any) -> None:
+    def __init__(self, model: str | Path, *, seed: int | None = None, progress: Any = None, **fields: Any) -> None:
         try:
             spec = EngineSpec(model=str(model), **fields)
         except TypeError as e:
             raise UserInputError(f"LLM: {e}") from None
-        engine, self._text = load(spec)
+        engine, self._text = load(spec, progress)
         self._offline = Offline(engine, self._text)
         self._rng = None if seed is None else np.random.default_rng(seed)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.kernels import attention
 from headwater.kernels import reference_attention as reference
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
 
-attention = pytest.importorskip("headwater.kernels.attention")
 _native = pytest.importorskip("headwater._native")
 
 LENGTH = 700

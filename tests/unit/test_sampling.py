@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from headwater.kernels import native, sampling
 from headwater.kernels import reference_sampling as reference
 
-sampling = pytest.importorskip("headwater.kernels.sampling")
 _native = pytest.importorskip("headwater._native")
 
 BORDER = 1e-5      # float32 probabilities may fall on the other side of a border that is nearer
@@ -55,7 +55,7 @@ def test_philox_gives_the_published_vectors(counter: tuple, key: tuple, want: tu
 
 def test_uniforms_of_both_implementations_agree() -> None:
     for seed, position, stream in [(0, 0, 0), (2**64 - 1, 2**40 + 5, 3), (12345, 77, 0)]:
-        assert sampling.uniform_at(seed, position, stream) == reference.uniform_at(seed, position, stream)
+        assert _native.uniform_at(seed, position, stream) == reference.uniform_at(seed, position, stream)
 
 
 @st.composite
@@ -176,3 +176,18 @@ def test_log_softmax_at_given_ids() -> None:
 def test_an_id_outside_the_vocabulary_is_named() -> None:
     with pytest.raises(ValueError, match="bias names id 10, the vocabulary has 10"):
         sampling.sample(np.zeros((1, 10), np.float32), draws_of([reference.Row(bias=((10, 1.0),))], 10))
+
+
+def test_without_the_native_module_the_definition_draws_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = np.random.default_rng(9).normal(size=(6, 300)).astype(np.float32) * 4
+    logits[5, 2] = np.nan
+    allowed = np.arange(300) % 2 == 0
+    rows = [reference.Row(temperature=0.9, top_p=0.9, seed=s, allowed=allowed if s % 2 else None, banned=(4,), bias=((1, 2.0),)) for s in range(6)]
+    fast, top, lse = sampling.sample(logits, draws_of(rows, 300, 5)), sampling.top_ids(logits, 4), sampling.log_sum_exp(logits)
+    monkeypatch.setattr(native, "available", lambda: False)
+    slow = sampling.sample(logits, draws_of(rows, 300, 5))
+    for name in ("tokens", "status", "ranks", "top_ids"):
+        np.testing.assert_array_equal(getattr(slow, name), getattr(fast, name))
+    np.testing.assert_allclose(slow.logprobs, fast.logprobs, atol=2e-6)
+    np.testing.assert_array_equal(sampling.top_ids(logits, 4), top)
+    np.testing.assert_allclose(sampling.log_sum_exp(logits), lse, atol=2e-6)

@@ -166,3 +166,43 @@ def write_gguf(path: Path, metadata: Mapping[str, Any], arrays: Mapping[str, np.
     keys = [(k, kinds[type(v)], v) for k, v in metadata.items()]
     path.write_bytes(gguf_file(keys, [(k, x.shape[::-1], 0, x.astype("<f4").tobytes()) for k, x in arrays.items()]))
     return path
+
+
+def write_llama_gguf(name: str, path: Path) -> Path:
+    """The llama model `name` as GGUF files hold it: rows of q and k in pairs, frequency scaling as a tensor of divisors."""
+    c, hub = CONFIGS[name], tensors(name)
+    names = {
+        "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    }
+    arrays = {
+        "token_embd.weight": hub["model.embed_tokens.weight"], "output_norm.weight": hub["model.norm.weight"], "output.weight": hub["lm_head.weight"],
+    }
+    for i in range(c["num_hidden_layers"]):
+        for theirs, ours in names.items():
+            x = hub[f"model.layers.{i}.{theirs}.weight"]
+            if ours in ("attn_q", "attn_k"):                         # halves of a head become neighbours
+                x = x.reshape(-1, 2, c["head_dim"] // 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
+            arrays[f"blk.{i}.{ours}.weight"] = np.ascontiguousarray(x)
+    metadata = {
+        "general.architecture": "llama", "general.name": name, "llama.block_count": c["num_hidden_layers"],
+        "llama.context_length": c["max_position_embeddings"], "llama.embedding_length": c["hidden_size"],
+        "llama.feed_forward_length": c["intermediate_size"], "llama.attention.head_count": c["num_attention_heads"],
+        "llama.attention.head_count_kv": c["num_key_value_heads"], "llama.attention.layer_norm_rms_epsilon": c["rms_norm_eps"],
+        "llama.rope.freq_base": c["rope_theta"], "llama.rope.dimension_count": c["head_dim"],
+    }
+    if name == "llama3":
+        arrays["rope_freqs.weight"] = _llama3_divisors(c)
+    return write_gguf(path, metadata, arrays)
+
+
+def _llama3_divisors(c: Mapping[str, Any]) -> np.ndarray:
+    """float32[head_dim / 2]: 1 for short waves, the factor for long ones, a blend in turns per original context between."""
+    s = c["rope_scaling"]
+    out = []
+    for i in range(c["head_dim"] // 2):
+        wave = 2 * np.pi * c["rope_theta"] ** (2 * i / c["head_dim"])
+        turns = s["original_max_position_embeddings"] / wave
+        smooth = (turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"])
+        out.append(1.0 if smooth > 1 else s["factor"] if smooth < 0 else 1 / ((1 - smooth) / s["factor"] + smooth))
+    return np.array(out, np.float32)

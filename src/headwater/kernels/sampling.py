@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater import _native
+from headwater.kernels import native, reference_sampling
 
 SAMPLED, NOT_FINITE, NOTHING_ALLOWED = 0, 1, 2     # Drawn.status
 
@@ -22,6 +22,11 @@ class RaggedIds:
     start: np.ndarray
     ids: np.ndarray
     values: tuple[np.ndarray, ...] = ()
+
+    def row(self, r: int) -> list[tuple]:
+        """Tuples (id, one value per field) of row r."""
+        span = slice(self.start[r], self.start[r + 1])
+        return list(zip(self.ids[span].tolist(), *(v[span].tolist() for v in self.values), strict=True))
 
     @staticmethod
     def none(rows: int, *dtypes: type) -> RaggedIds:
@@ -101,17 +106,47 @@ def sample(logits: np.ndarray, draws: Draws) -> Drawn:
     width = max(0, int(draws.n_logprobs.max(initial=0)))
     drawn = Drawn(np.empty(rows, np.int32), np.empty(rows, np.int32), np.empty(rows, np.float32), np.empty(rows, np.int32),
                   np.full((rows, width), -1, np.int32), np.zeros((rows, width), np.float32))
-    _native.sample(logits, draws.temperature, draws.top_k, draws.top_p, draws.min_p, draws.repetition, draws.presence, draws.frequency,
-                   draws.seed, draws.position, draws.n_logprobs, draws.counts.start, draws.counts.ids, *draws.counts.values,
-                   draws.bias.start, draws.bias.ids, *draws.bias.values, draws.banned.start, draws.banned.ids, draws.masks, draws.mask_row,
-                   drawn.tokens, drawn.status, drawn.ranks, drawn.logprobs, drawn.top_ids, drawn.top_logprobs)
+    if not native.available():
+        for r in range(rows):
+            _sample_slowly(logits[r], draws, r, drawn)
+        return drawn
+    native.library().sample(
+        logits, draws.temperature, draws.top_k, draws.top_p, draws.min_p, draws.repetition, draws.presence, draws.frequency, draws.seed,
+        draws.position, draws.n_logprobs, draws.counts.start, draws.counts.ids, *draws.counts.values, draws.bias.start, draws.bias.ids,
+        *draws.bias.values, draws.banned.start, draws.banned.ids, draws.masks, draws.mask_row, drawn.tokens, drawn.status, drawn.ranks,
+        drawn.logprobs, drawn.top_ids, drawn.top_logprobs)
     return drawn
+
+
+def _sample_slowly(logits: np.ndarray, draws: Draws, r: int, drawn: Drawn) -> None:
+    """Row r by the definition, where the native module is missing."""
+    allowed = None
+    if draws.mask_row[r] >= 0 and draws.masks is not None:
+        allowed = np.unpackbits(draws.masks[draws.mask_row[r]].view(np.uint8), bitorder="little")[: len(logits)].astype(bool)
+    row = reference_sampling.Row(
+        float(draws.temperature[r]), int(draws.top_k[r]), float(draws.top_p[r]), float(draws.min_p[r]), float(draws.repetition[r]),
+        float(draws.presence[r]), float(draws.frequency[r]), int(draws.seed[r]), int(draws.position[r]), tuple(draws.counts.row(r)),
+        tuple(draws.bias.row(r)), tuple(i for (i,) in draws.banned.row(r)), allowed)
+    token, k = reference_sampling.draw(logits, row)[0], int(draws.n_logprobs[r])
+    drawn.tokens[r], drawn.logprobs[r], drawn.ranks[r] = token, 0, 0
+    drawn.status[r] = SAMPLED if token >= 0 else NOTHING_ALLOWED if (logits < np.inf).all() else NOT_FINITE
+    if k < 0 or token < 0:
+        return
+    values = reference_sampling.log_softmax(logits)
+    best = np.argsort(-logits, kind="stable")[:k]
+    drawn.logprobs[r], drawn.ranks[r] = values[token], 1 + int((logits > logits[token]).sum())
+    drawn.top_ids[r, :k], drawn.top_logprobs[r, :k] = best, values[best]
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:
     """logits float32[rows, vocabulary] -> natural log-sum-exp float64[rows]; NaN where a row has a NaN or +inf."""
     out = np.empty(len(logits), np.float64)
-    _native.lse_rows(logits, out)
+    if native.available():
+        native.library().lse_rows(logits, out)
+        return out
+    for r, row in enumerate(logits.astype(np.float64)):
+        top = row.max()
+        out[r] = np.nan if not (row < np.inf).all() else top if np.isneginf(top) else top + np.log(np.exp(row - top).sum())
     return out
 
 
@@ -124,10 +159,14 @@ def log_softmax_at(logits: np.ndarray, ids: RaggedIds) -> np.ndarray:
 def top_ids(logits: np.ndarray, k: int) -> np.ndarray:
     """The k largest ids of each row, best first, ties to the lower id: int32[rows, k]; -1 in a row with a NaN or +inf."""
     out = np.empty((len(logits), k), np.int32)
-    _native.top_rows(logits, out)
+    if native.available():
+        native.library().top_rows(logits, out)
+        return out
+    out[:] = np.argsort(-logits, axis=1, kind="stable")[:, :k]
+    out[~(logits < np.inf).all(1)] = -1
     return out
 
 
 def uniform_at(seed: int, position: int, stream: int = 0) -> float:
     """The uniform in [0, 1) of Philox4x32-10 keyed by a 64-bit seed at counter (position, stream); stream 0 draws the token at `position`."""
-    return _native.uniform_at(seed, position, stream)
+    return reference_sampling.uniform_at(seed, position, stream)

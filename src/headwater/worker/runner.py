@@ -74,6 +74,14 @@ class Runner:
         """Call `done` with the row's stored state after the step that computes the last prompt token of `request_id`."""
         self._exports[request_id] = done
 
+    def check_import(self, arrays: list[np.ndarray], tokens: int) -> str | None:
+        """What is wrong with arrays that claim to be a row of `tokens` positions; None when nothing is."""
+        want = self.forward.row_arrays(tokens)
+        got = [(a.shape, a.dtype) for a in arrays]
+        if got == want:
+            return None
+        return f"holds arrays {[(s, str(d)) for s, d in got]}, a state of {tokens:,} tokens has {[(s, str(d)) for s, d in want]}"
+
     def import_row(self, request_id: str, arrays: list[np.ndarray]) -> None:
         """Take the state of `request_id`'s prompt from `arrays` instead of computing it. The request must want neither samples nor reads."""
         self._imports[request_id] = arrays
