@@ -38,7 +38,7 @@ class Report:
 
     title: str
     command: str = field(default_factory=lambda: "headwater " + " ".join(sys.argv[1:]))
-    environment: dict[str, Any] = field(default_factory=lambda: environment())
+    environment: dict[str, Any] = field(default_factory=lambda: environment())  # noqa: PLW0108  (defined below)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, task: str, runner: str, figure: Figure, **more: Any) -> None:

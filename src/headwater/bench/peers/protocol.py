@@ -1,4 +1,4 @@
-"""The pipe that all runners speak, ours included: one JSON task per line in, one JSON result per line out. Stdlib only: it runs in every peer's environment.
+"""The pipe that all runners speak, ours included: one JSON task per line in, one JSON result per line out. Stdlib only: peers import it too.
 
 Tasks: `prefill` {n} -> seconds of one prompt of n tokens up to its first token; `decode` {n, tokens} -> seconds of `tokens` tokens after a prompt
 of n; `batch` {streams, n, tokens} -> seconds of the decoding of all streams together, their prompts computed before;
