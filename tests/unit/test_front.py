@@ -9,7 +9,7 @@ import pytest
 from headwater.core.errors import CapacityError, ContextLengthError, UserInputError
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec
-from headwater.engine.build import EngineSpec, make_front
+from headwater.engine.build import EngineSpec, build_front
 from headwater.engine.client import EngineLostError
 from headwater.engine.front import Front, GenerateRequest
 from headwater.llm import LLM
@@ -19,7 +19,7 @@ PROMPT = list(b"Once upon a time")
 
 def with_front(work: Callable[[Front], Awaitable[Any]], **fields: Any) -> Any:
     async def main() -> Any:
-        front = make_front(EngineSpec("echo", **fields))
+        front = build_front(EngineSpec("echo", **fields))
         await front.start()
         try:
             return await work(front)

@@ -19,6 +19,7 @@ from headwater.sched.scheduler import Scheduler
 if TYPE_CHECKING:
     from headwater.engine.front import Front
     from headwater.model.load.loader import Model
+    from headwater.model.plan import MemoryPlan
     from headwater.text.tokenizer import Tokenizer
     from headwater.worker.forward import Forward
 
@@ -27,7 +28,7 @@ ECHO = "echo"
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EngineSpec:
     """Everything that an engine is made from; a child process gets exactly this.
 
@@ -60,15 +61,16 @@ class EngineSpec:
             raise UserInputError(f"--backend {self.backend}: one of auto, native, reference", "backend")
 
 
-def load(spec: EngineSpec, progress: Progress | None = None) -> tuple[Engine, TextModel]:
-    """Engine and text half of one model in this process. progress: (bytes done, bytes in all, tensor name)."""
+def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> tuple[Engine, TextModel]:
+    """Engine and text half of one model in this process. progress: (bytes done, bytes in all, tensor name). text: where it is loaded already."""
     if spec.model == ECHO:
-        return _echo_engine(spec), _echo_text(spec)
+        text = text or _echo_text(spec)
+        return _echo_engine(spec, text), text
     from headwater.model.load.loader import load_model
 
     _set_threads(spec)
     model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
-    text = _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name))
+    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name))
     return _model_engine(spec, model, text), text
 
 
@@ -87,14 +89,15 @@ def load_text(spec: EngineSpec) -> TextModel:
         return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name))
 
 
-def make_front(spec: EngineSpec, *, process: bool = False, progress: Progress | None = None) -> Front:
+def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
     """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone."""
     from headwater.engine.front import Front
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
 
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load_engine(spec, progress))
-    return Front(client, load_text(spec))
+    text = load_text(spec)
+    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load(spec, progress, text)[0])
+    return Front(client, text)
 
 
 def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
@@ -102,6 +105,40 @@ def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
     if spec.kv_memory is not None:
         return share_kv(kv, parse_bytes(spec.kv_memory, "kv_memory"), context)
     return share_kv(kv, default_kv_budget(kv, context, max(0, available_bytes() - taken)), context)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What an engine of a spec will take, known before a weight is read. Bytes; total: weights, vectors, cache and scratch once all is written."""
+
+    name: str
+    family: str
+    context: int
+    weights: int
+    vectors: int
+    kv: KVMemory
+    kv_per_token: int
+    scratch: int
+    free: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.vectors + self.kv.bytes + self.scratch
+
+
+def survey(spec: EngineSpec) -> Survey:
+    """The memory plan of a model from its file's tables."""
+    from headwater.model.load.loader import open_source, plan_model
+
+    paths = _paths(spec)
+    plan = plan_model(paths, spec.weights, spec.kv_format)
+    with open_source(paths) as source:
+        config = source.config
+    context = context_of(spec, config.context)
+    scratch = _scratch(spec, plan, context)
+    free = available_bytes()
+    kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, free)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
@@ -154,13 +191,15 @@ def _set_threads(spec: EngineSpec) -> None:
         native.library().set_threads(spec.threads)
 
 
+def _scratch(spec: EngineSpec, plan: MemoryPlan, context: int) -> int:
+    return min(spec.step_tokens, context) * plan.scratch_per_token + SCRATCH_READS * plan.scratch_per_read
+
+
 def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     from headwater.worker.model_forward import ModelForward
 
     context = context_of(spec, model.config.context)
-    plan = model.plan
-    scratch = min(spec.step_tokens, context) * plan.scratch_per_token + SCRATCH_READS * plan.scratch_per_read
-    memory = plan_kv(spec, model.kvspec, context, scratch)
+    memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
         model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
         reference=spec.backend == "reference",
@@ -180,12 +219,12 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
 # -- echo --------------------------------------------------------------------------------------------------------------------------------
 
 
-def _echo_engine(spec: EngineSpec) -> Engine:
+def _echo_engine(spec: EngineSpec, text: TextModel) -> Engine:
     from headwater.worker.exec.echo import ECHO_CONTEXT, ECHO_EOS_RATE, EchoForward, echo_spec
 
     context = spec.context or ECHO_CONTEXT
     memory = share_kv(echo_spec(), parse_bytes(spec.kv_memory or 2**22, "kv_memory"), context)
-    return _engine(spec, EchoForward(memory.blocks[0], context, eos_rate=ECHO_EOS_RATE), _echo_text(spec))
+    return _engine(spec, EchoForward(memory.blocks[0], context, eos_rate=ECHO_EOS_RATE), text)
 
 
 def _echo_text(spec: EngineSpec) -> TextModel:
