@@ -10,7 +10,7 @@ import httpx
 import pytest
 import uvicorn
 
-from headwater.engine.build import EngineSpec, make_front
+from headwater.engine.build import EngineSpec, build_front
 from headwater.serve.app import create_app
 from headwater.serve.settings import ServeSettings
 
@@ -37,7 +37,7 @@ def start(spec: EngineSpec, settings: ServeSettings | None = None) -> Running:
     def body() -> None:
         async def go() -> None:
             try:
-                front = make_front(spec)
+                front = build_front(spec)
                 await front.start()
                 box["front"] = front
                 box["server"] = uvicorn.Server(uvicorn.Config(create_app(front, settings or ServeSettings()), log_level="warning", lifespan="off"))
