@@ -106,6 +106,13 @@ class State:
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
         return weights / weights.sum()
 
+    def label_logits(self, continuations: Sequence[str | Ids], labels: Sequence[str | int]) -> np.ndarray:
+        """Raw logits of the labels after each continuation: float32[continuations, labels]. All are forks that run together; none sees another."""
+        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
+        wants = [self._child(self._ids(c, f"continuations[{i}]"), ReadSpec(labels=ids)) for i, c in enumerate(continuations)]
+        rows = [a.choices[0].reads.labels for a in self._offline.run(wants)]
+        return np.stack([r for r in rows if r is not None]) if rows else np.zeros((0, len(ids)), np.float32)
+
     def generate(self, params: SamplingParams | None = None, continuation: str | Ids = ()) -> Answer:
         """Continue from here (after `continuation`, if any); the state itself stays. `answer.choices[i].text`, `.token_ids`, `.seed`."""
         more = self._ids(continuation, "continuation") if len(continuation) else np.zeros(0, np.int32)

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.events import Arrive, Cancel, Release
@@ -79,6 +79,16 @@ class Stream(AsyncIterator[Delta]):
         self._wake.set()
 
 
+class Observer(Protocol):
+    """Told about every request, on the event loop; must be quick (`obs.meter`)."""
+
+    def arrived(self, request_id: str, prompt_tokens: int) -> None: ...
+
+    def delta(self, request_id: str, choice: int, tokens: int, finish: str | None) -> None: ...
+
+    def ended(self, request_id: str, error: str | None = None) -> None: ...
+
+
 class Front:
     """`await start()` first, then any number of `submit`s from one event loop; `await close()` at the end."""
 
@@ -86,6 +96,7 @@ class Front:
         self.text = text
         self.client = client
         self.created = int(time.time())
+        self.observer: Observer | None = None
         self._clock = clock or RealClock()
         self._closed = False
         self._by_id: dict[str, tuple[Stream, Choice]] = {}
@@ -123,6 +134,8 @@ class Front:
         stream = Stream(self, requests[0].request_id, choices, usage)
         self.client.send(*(Arrive(r) for r in requests))
         self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
+        if self.observer is not None:
+            self.observer.arrived(stream.request_id, usage.prompt)
         if g.grammar is not None:
             for r in requests:
                 self.client.compile(r.request_id, g.grammar)
@@ -136,6 +149,8 @@ class Front:
         running = [rid for rid, choice in stream._choices.items() if self._by_id.pop(rid, None) is not None and not choice.done]
         for choice in stream._choices.values():
             choice.done = True
+        if self.observer is not None:
+            self.observer.ended(stream.request_id, "abort" if running else None)
         self._tell(*(Cancel(rid) for rid in running))
         stream._push(None)
 
@@ -159,9 +174,13 @@ class Front:
                 del self._by_id[out.request_id]
             if delta is not None:
                 stream._push(delta)
+                if self.observer is not None:
+                    self.observer.delta(stream.request_id, delta.index, len(delta.token_ids), delta.finish_reason)
         self._tell(*stops)
 
     def _fail(self, stream: Stream, error: HeadwaterError) -> None:
+        if self.observer is not None:
+            self.observer.ended(stream.request_id, "error")
         self._cancel(stream)
         stream._push(None, error)
 

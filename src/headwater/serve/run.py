@@ -60,8 +60,7 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
 async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket) -> None:
     begin = time.perf_counter()
     with console.status("loading …") as status:
-        front = build_front(spec, lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"))
-        front.created = int(time.time())
+        front = build_front(spec, process=True, progress=lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"))
         await front.start()
     app = create_app(front, settings)
     server = Uvicorn(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(DRAIN_SECONDS), lifespan="off"))

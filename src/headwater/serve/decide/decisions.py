@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
@@ -34,7 +34,7 @@ class Predicate(Strict):
 
 
 class ChoiceValue(Strict):
-    value: Annotated[bool | str, Field(union_mode="left_to_right", strict=True)]
+    value: StrictBool | StrictStr
     description: str | None = None
 
 
