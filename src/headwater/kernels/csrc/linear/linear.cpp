@@ -19,7 +19,7 @@ bool needs_floats(const WeightView& weight) {
   return false;
 }
 
-uint8_t* thread_scratch(int, int64_t bytes) {
+uint8_t* unit_scratch(int64_t bytes) {
   struct Free {
     void operator()(uint8_t* p) const { ::operator delete(p, std::align_val_t(64)); }
   };
@@ -37,7 +37,7 @@ void linear(ThreadPool& pool, LinearJob job) {
   HW_SELECT(plan_linear)(job);
   const auto run = HW_SELECT(run_linear_unit);
   const int chunks = (job.n + job.chunk - 1) / job.chunk;
-  pool.parallel_for(chunks * job.units_per_chunk, [&](int unit, int thread) { run(job, unit, thread_scratch(thread, job.scratch_bytes)); });
+  pool.parallel_for(chunks * job.units_per_chunk, [&](int unit, int) { run(job, unit, unit_scratch(job.scratch_bytes)); });
 }
 
 void linear_rows(ThreadPool& pool, const LinearJob& job, const int32_t* ids, int n_ids) {

@@ -40,7 +40,7 @@ HW_DECLARE(void gather_row(const WeightView& weight, int64_t id, float* out))
 void linear(ThreadPool& pool, LinearJob job);
 void linear_rows(ThreadPool& pool, const LinearJob& job, const int32_t* ids, int n_ids);
 
-// 64-byte aligned memory of the calling thread's index in the pool; grows, never shrinks.
-uint8_t* thread_scratch(int thread, int64_t bytes);
+// 64-byte aligned memory of the calling thread; grows, never shrinks.
+uint8_t* unit_scratch(int64_t bytes);
 
 }  // namespace hw
