@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.core import registry
+from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
 from headwater.core.kvspec import KVSpec
 from headwater.engine.engine import Engine
@@ -212,8 +213,9 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict))
-    return Engine(scheduler, executor, compile_grammar=text.compile_grammar)
+    cost = LearnedCost()
+    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
+    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------
