@@ -60,7 +60,8 @@ def run() -> Report:
         values = step_seconds(rows)
         medians.append(statistics.median(values))
         allowed = TARGET[0] + TARGET[1] * rows
-        report.add(f"{rows} rows", "headwater", Figure("step", "ms", [v * 1e3 for v in values], better="lower", note=f"target {allowed * 1e3:.2f} ms"))
+        figure = Figure("step", "ms", [v * 1e3 for v in values], better="lower", note=f"target {allowed * 1e3:.2f} ms")
+        report.add(f"{rows} rows", "headwater", figure)
     slope, base = np.polyfit(ROWS, medians, 1)
     report.add("fit", "headwater", Figure("per step", "ms", [float(base) * 1e3], better="lower", note=f"target {TARGET[0] * 1e3:g}"))
     report.add("fit", "headwater", Figure("per row", "us", [float(slope) * 1e6], better="lower", note=f"target {TARGET[1] * 1e6:g}"))

@@ -32,7 +32,7 @@ class Inputs:
         self.history = np.zeros((rows, self.width * BLOCK_TOKENS + 1), np.int32)   # one more: the token drawn at the very end
         self.known = np.zeros(rows, np.int32)
         self.filled = np.zeros((len(spec.groups), rows), np.int32)  # table entries in use, per group
-        self.columns = {name: np.zeros(rows, kind) for name, kind in COLUMNS.items()}
+        self.columns: dict[str, np.ndarray] = {name: np.zeros(rows, kind) for name, kind in COLUMNS.items()}
         self.inits: dict[int, RowInit] = {}
         self.bias: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.allowed: dict[int, np.ndarray] = {}
