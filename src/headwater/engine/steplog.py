@@ -12,7 +12,7 @@ from headwater.core.plan import StepFeatures
 NAMES = (
     "step", "at", "tokens", "rows", "reads", "kv_positions", "guesses", "accepted", "plan_seconds", "step_seconds", "apply_seconds",
 )
-RECORD = np.dtype(list(zip(NAMES, "i8 f8 i4 i4 i4 i8 i4 i4 f8 f8 f8".split(), strict=True)))
+RECORD = np.dtype(list(zip(NAMES, ["i8", "f8", "i4", "i4", "i4", "i8", "i4", "i4", "f8", "f8", "f8"], strict=True)))
 
 
 class StepLog:
