@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-pytest.importorskip("headwater._native")
-
 from headwater.kernels import attention
 from headwater.kernels import reference_attention as reference
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
+
+pytest.importorskip("headwater._native")
+
 
 # float32 sums of up to 256 weights per chunk against float64; outputs are averages of values of size 1
 TOLERANCE = 4e-6

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-_native = pytest.importorskip("headwater._native")
-
 from headwater.kernels import attention
 from headwater.kernels import reference_attention as reference
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
+
+_native = pytest.importorskip("headwater._native")
 
 LENGTH = 700
 

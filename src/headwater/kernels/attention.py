@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater import _native
+from headwater.kernels import native
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import KVArrays, Step
 
@@ -25,9 +25,9 @@ def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarr
     """
     if out is None:
         out = np.empty((len(step.positions), spec.heads * spec.head_dim), np.float32)
-    _native.attend(step.positions, step.row_start, step.tables[spec.group], cache.k.view(np.uint8), cache.v.view(np.uint8),
-                   FORMATS[cache.format], spec.layer, spec.heads, spec.head_dim, spec.window, spec.scale, spec.softcap, spec.causal,
-                   q, k, v, out, lse)
+    native.library().attend(
+        step.positions, step.row_start, step.tables[spec.group], cache.k.view(np.uint8), cache.v.view(np.uint8), FORMATS[cache.format],
+        spec.layer, spec.heads, spec.head_dim, spec.window, spec.scale, spec.softcap, spec.causal, q, k, v, out, lse)
     return out
 
 
@@ -38,20 +38,20 @@ def merge_parts(outs: np.ndarray, lses: np.ndarray) -> tuple[np.ndarray, np.ndar
     """
     parts, n, heads, dim = outs.shape
     out, lse = np.empty((n * heads, dim), np.float32), np.empty(n * heads, np.float32)
-    _native.merge_parts(np.ascontiguousarray(outs, np.float32).reshape(parts, n * heads, dim),
-                        np.ascontiguousarray(lses, np.float32).reshape(parts, n * heads), out, lse)
+    native.library().merge_parts(np.ascontiguousarray(outs, np.float32).reshape(parts, n * heads, dim),
+                                 np.ascontiguousarray(lses, np.float32).reshape(parts, n * heads), out, lse)
     return out.reshape(n, heads, dim), lse.reshape(n, heads)
 
 
 def copy_blocks(cache: KVArrays, pairs: np.ndarray, head_dim: int) -> None:
     """Copy whole blocks in all layers, in the order given; pairs int32[m, 2] of (from, to)."""
-    _native.copy_blocks(cache.k.view(np.uint8), cache.v.view(np.uint8), FORMATS[cache.format], head_dim,
-                        np.ascontiguousarray(pairs, np.int32).reshape(-1, 2))
+    native.library().copy_blocks(cache.k.view(np.uint8), cache.v.view(np.uint8), FORMATS[cache.format], head_dim,
+                                 np.ascontiguousarray(pairs, np.int32).reshape(-1, 2))
 
 
 def rope(x: np.ndarray, positions: np.ndarray, head_dim: int, spec: Rope, *, out: np.ndarray | None = None) -> np.ndarray:
     """x f32[n, heads · head_dim], positions int32[n] -> f32[n, heads · head_dim]; out may be x itself."""
     if out is None:
         out = np.empty(x.shape, np.float32)
-    _native.rope(x, positions, head_dim, np.ascontiguousarray(spec.inv_freq, np.float32), spec.interleaved, spec.mscale, out)
+    native.library().rope(x, positions, head_dim, np.ascontiguousarray(spec.inv_freq, np.float32), spec.interleaved, spec.mscale, out)
     return out

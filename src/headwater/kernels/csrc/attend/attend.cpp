@@ -143,7 +143,7 @@ int64_t make_tasks(const std::vector<AttendTile>& tiles, const AttendJob& job, i
         const int to = std::min(c + per_task, tile.chunk_hi);
         tasks.push_back({static_cast<int>(t), h, c, to, floats, merges, chunk_cost(tile) * (to - c)});
       }
-      floats += partial_floats(job) * chunks * tile.rows;
+      floats += partial_floats(job, tile.rows) * chunks;
       ++merges;
     }
   }

@@ -18,7 +18,8 @@ enum KVFormat : int { kF16 = 0, kQ8 = 1 };
 constexpr int kChunkTokens = 256;
 constexpr int kChunkBlocks = kChunkTokens / kBlockTokens;
 constexpr int kQ8Channels = 32;  // channels of a token that share one scale in format q8
-constexpr int kTileRows = 96;    // query rows (tokens x heads of the group) of a tile, unless one token alone has more
+constexpr int kScoreRows = 48;   // query rows whose scores are alive at a time
+constexpr int kTileRows = 192;   // query rows (tokens x heads of the group) of a tile, unless one token alone has more
 
 // Consecutive tokens of one row.
 struct TileSegment {
@@ -47,8 +48,10 @@ struct AttendJob {
   int64_t block_bytes;  // of one kv head of one block, in k and in v
 };
 
-// A partial of one query row: its unnormalised output [padded], then maximum (base 2), sum, and padding to 16 floats.
-static inline int64_t partial_floats(const AttendJob& job) { return job.padded + 16; }
+static inline int64_t padded_rows(int rows) { return (rows + 15) / 16 * 16; }
+
+// Partials of one chunk and `rows` query rows: unnormalised outputs [rows][padded], then maxima (base 2) and sums, [padded_rows(rows)] each.
+static inline int64_t partial_floats(const AttendJob& job, int rows) { return int64_t{rows} * job.padded + 2 * padded_rows(rows); }
 
 // Positions [lo, hi) that a query sees.
 static inline void visible_range(const AttendSpec& spec, int position, int end, int& lo, int& hi) {
@@ -66,7 +69,7 @@ static inline int64_t kv_block_bytes(int format, int head_dim) {
 // Floats of scratch that attend_task wants for a tile of `rows` query rows; merge_task wants less.
 static inline size_t attend_scratch(int rows, int padded) {
   const size_t r = static_cast<size_t>(rows + 15) / 16 * 16;
-  return r * (3 * static_cast<size_t>(padded) + kChunkTokens + 6) + 2 * static_cast<size_t>(padded) * kChunkTokens;
+  return r * (3 * static_cast<size_t>(padded) + 8) + 2 * static_cast<size_t>(padded) * kChunkTokens + size_t{kScoreRows} * (kChunkTokens + 16);
 }
 
 // Grows on demand, 64-byte aligned, one per thread and `slot`.
@@ -87,7 +90,7 @@ HW_DECLARE(
     // Rounds keys and values of tokens [first, last) of one kv head and stores them.
     void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last);
     // Attends over chunks [chunk_lo, chunk_hi). partials null: merges as it goes and writes the result; else stores
-    // [chunk - tile.chunk_lo][row] partials. scratch: attend_scratch() floats.
+    // the partials of chunk c at (c - tile.chunk_lo) * partial_floats(). scratch: attend_scratch() floats.
     void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch);
     // Merges all partials of a tile and kv head in position order and writes the result.
     void merge_task(const AttendJob& job, const AttendTile& tile, int kv_head, const float* partials, float* scratch);

@@ -11,16 +11,17 @@ namespace hw {
 namespace HW_ISA {
 namespace {
 
-constexpr float kLog2e = 1.44269504088896341f;
 constexpr int kHalf = kChunkTokens / 2;    // positions of values that stay in the first-level cache while all rows pass over them
 constexpr int kDirectRows = 2 * kRegisterRows;  // up to here blocks are converted in registers, above once into scratch
 
 // The scratch of one task; rows is the tile's, rounded up to 16.
 struct Work {
-  float *q, *scores, *acc, *state;      // [rows][head_dim], [rows][kChunkTokens], [rows][padded] twice
+  float *q, *acc, *state;                    // [rows][head_dim], [rows][padded] twice
   float *top, *sum, *state_top, *state_sum;  // [rows]; sum 0 = no visible position
-  int *lo, *hi;                         // [rows] visible positions relative to the chunk
-  float *keys, *values;                 // [16][head_dim][16], [kChunkTokens][padded]
+  float *old_factor, *new_factor;            // [rows] of a merge
+  int *lo, *hi;                              // [rows] visible positions relative to the chunk
+  float* scores;                             // [kScoreRows][kScoreStride]
+  float *keys, *values;                      // [16][head_dim][16], [kChunkTokens][padded]
 };
 
 Work carve(float* scratch, int rows, int padded) {
@@ -28,15 +29,17 @@ Work carve(float* scratch, int rows, int padded) {
   Work w;
   w.keys = scratch;
   w.values = w.keys + int64_t{kChunkTokens} * padded;
-  w.q = w.values + int64_t{kChunkTokens} * padded;
-  w.scores = w.q + r * padded;
-  w.acc = w.scores + r * kChunkTokens;
+  w.scores = w.values + int64_t{kChunkTokens} * padded;
+  w.q = w.scores + int64_t{kScoreRows} * kScoreStride;
+  w.acc = w.q + r * padded;
   w.state = w.acc + r * padded;
   w.top = w.state + r * padded;
   w.sum = w.top + r;
   w.state_top = w.sum + r;
   w.state_sum = w.state_top + r;
-  w.lo = reinterpret_cast<int*>(w.state_sum + r);
+  w.old_factor = w.state_sum + r;
+  w.new_factor = w.old_factor + r;
+  w.lo = reinterpret_cast<int*>(w.new_factor + r);
   w.hi = w.lo + r;
   return w;
 }
@@ -80,21 +83,28 @@ void visible_rows(const AttendJob& job, const AttendTile& tile, int chunk, int* 
   }
 }
 
-// Maximum, weights and their sum over the visible positions of one row; weights outside them become 0 and are never used.
-void soften(float* scores, int lo, int hi, float softcap, float& top, float& sum) {
+// The maximum over the visible positions of one row; scores outside them become -inf in the blocks that the row touches.
+HW_INLINE float peak_of(float* scores, int lo, int hi, float softcap) {
   const F32x16 nothing = splat(-HUGE_VALF);
   const int first = lo / kLanes, last = (hi - 1) / kLanes;
   F32x16 peak = nothing;
   for (int b = first; b <= last; ++b) {
     F32x16 s = load(scores + b * kLanes);
-    if (softcap > 0) s = tanh16(s) * splat(softcap * kLog2e);
-    if (b == last) s = select(mask_first(hi - b * kLanes), s, nothing);
-    if (b == first) s = select(mask_first(lo - b * kLanes), nothing, s);
-    store(scores + b * kLanes, s);
+    if (softcap > 0 || b == first || b == last) {
+      if (softcap > 0) s = tanh16(s) * splat(softcap * kLog2e);
+      if (b == last) s = select(mask_first(hi - b * kLanes), s, nothing);
+      if (b == first) s = select(mask_first(lo - b * kLanes), nothing, s);
+      store(scores + b * kLanes, s);
+    }
     peak = max(s, peak);
   }
-  top = max_lanes(peak);
+  return fold_max(peak);
+}
+
+// Scores become weights 2^(score - top), 0 outside the visible positions; returns their sum in sixteen lanes, folded.
+HW_INLINE float soften(float* scores, int lo, int hi, float top) {
   const F32x16 shift = splat(top);
+  const int first = lo / kLanes, last = (hi - 1) / kLanes;
   F32x16 total = zero16();
   for (int b = first; b <= last; ++b) {
     F32x16 p = exp2_16(load(scores + b * kLanes) - shift);
@@ -103,9 +113,10 @@ void soften(float* scores, int lo, int hi, float softcap, float& top, float& sum
     store(scores + b * kLanes, p);
     total = total + p;
   }
-  sum = sum_lanes(total);
+  return fold_sum(total);
 }
 
+// Scores of rows [r0, r1) against blocks [b0, b1) of the chunk.
 template <class Source>
 void score_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* blocks, int b0, int b1) {
   const int step = vectors_for(kRegisterRows);
@@ -117,14 +128,14 @@ void score_group(const AttendJob& job, const Work& w, int r0, int r1, const char
       for (int i = r; i < r + n; ++i) seen = seen || (w.lo[i] < (b + nb) * kLanes && w.hi[i] > b * kLanes && w.lo[i] < w.hi[i]);
       if (!seen) continue;
       score_rows<Source>(n, w.q + static_cast<int64_t>(r) * job.spec.head_dim, job.spec.head_dim, blocks + b, nb,
-                         w.scores + static_cast<int64_t>(r) * kChunkTokens + b * kLanes);
+                         w.scores + (r - r0) * kScoreStride + b * kLanes);
     }
   }
 }
 
 // Adds positions [j0, j1) of the chunk to the outputs of rows [r, r + n): what all of them see together, the ragged ends one by one.
 template <class Source>
-void add_values(const AttendJob& job, const Work& w, int r, int n, const char* const* blocks, int stride, int j0, int j1) {
+void add_values(const AttendJob& job, const Work& w, int r, int n, const float* weights, const char* const* blocks, int stride, int j0, int j1) {
   int common_lo = j0, common_hi = j1;
   for (int i = r; i < r + n; ++i) {
     common_lo = w.lo[i] > common_lo ? w.lo[i] : common_lo;
@@ -135,31 +146,32 @@ void add_values(const AttendJob& job, const Work& w, int r, int n, const char* c
     from = w.lo[i] > from ? w.lo[i] : from;
     to = w.hi[i] < to ? w.hi[i] : to;
     if (from < to) {
-      value_rows<Source>(1, w.scores + static_cast<int64_t>(i) * kChunkTokens, blocks, stride, from, to,
-                         w.acc + static_cast<int64_t>(i) * job.padded, job.padded);
+      value_rows<Source>(1, weights + (i - r) * kScoreStride, blocks, stride, from, to, w.acc + static_cast<int64_t>(i) * job.padded, job.padded);
     }
   };
-  for (int i = r; i < r + n; ++i) alone(i, j0, common_lo);
-  if (common_lo < common_hi) {
-    value_rows<Source>(n, w.scores + static_cast<int64_t>(r) * kChunkTokens, blocks, stride, common_lo, common_hi,
-                       w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
-  }
-  for (int i = r; i < r + n; ++i) alone(i, common_hi, j1);
+  for (int i = r; i < r + n && common_lo > j0; ++i) alone(i, j0, common_lo);
+  if (common_lo < common_hi) value_rows<Source>(n, weights, blocks, stride, common_lo, common_hi, w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
+  for (int i = r; i < r + n && common_hi < j1; ++i) alone(i, common_hi, j1);
 }
 
 // The partial of rows [r0, r1), whose blocks in this chunk are the same, over blocks [b0, b1) of the chunk.
 template <class Source>
 void partial_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* keys, const char* const* values, int b0, int b1) {
   const int stride = Source::kPadded ? job.padded : job.spec.head_dim;
-  score_group<Source>(job, w, r0, r1, keys, b0, b1);
-  for (int r = r0; r < r1; ++r) {
-    w.sum[r] = 0.0f;
-    if (w.lo[r] < w.hi[r]) soften(w.scores + static_cast<int64_t>(r) * kChunkTokens, w.lo[r], w.hi[r], job.spec.softcap, w.top[r], w.sum[r]);
-    std::memset(w.acc + static_cast<int64_t>(r) * job.padded, 0, static_cast<size_t>(job.padded) * sizeof(float));
-  }
-  for (int j = b0 * kLanes / kHalf * kHalf; j < b1 * kLanes; j += kHalf) {
-    for (int r = r0; r < r1; r += kRegisterRows) {
-      add_values<Source>(job, w, r, r + kRegisterRows < r1 ? kRegisterRows : r1 - r, values, stride, j, j + kHalf);
+  for (; r0 < r1; r0 += kScoreRows) {
+    const int stop = r0 + kScoreRows < r1 ? r0 + kScoreRows : r1;
+    score_group<Source>(job, w, r0, stop, keys, b0, b1);
+    for (int r = r0; r < stop; ++r) {
+      if (w.lo[r] < w.hi[r]) w.top[r] = peak_of(w.scores + (r - r0) * kScoreStride, w.lo[r], w.hi[r], job.spec.softcap);
+    }
+    for (int r = r0; r < stop; ++r) {
+      w.sum[r] = w.lo[r] < w.hi[r] ? soften(w.scores + (r - r0) * kScoreStride, w.lo[r], w.hi[r], w.top[r]) : 0.0f;
+    }
+    std::memset(w.acc + static_cast<int64_t>(r0) * job.padded, 0, static_cast<size_t>(stop - r0) * static_cast<size_t>(job.padded) * sizeof(float));
+    for (int j = b0 * kLanes / kHalf * kHalf; j < b1 * kLanes; j += kHalf) {
+      for (int r = r0; r < stop; r += kRegisterRows) {
+        add_values<Source>(job, w, r, r + kRegisterRows < stop ? kRegisterRows : stop - r, w.scores + (r - r0) * kScoreStride, values, stride, j, j + kHalf);
+      }
     }
   }
 }
@@ -169,6 +181,10 @@ template <class Source>
 void unpack(const AttendJob& job, const Work& w, const char** keys, const char** values, int b0, int b1) {
   const int dim = job.spec.head_dim, padded = job.padded;
   for (int b = b0; b < b1; ++b) {
+    for (int64_t i = 0; i < job.block_bytes; i += 64) {
+      prefetch(keys[b + kAhead] + i);
+      prefetch(values[b + kAhead] + i);
+    }
     float* key = w.keys + static_cast<int64_t>(b) * dim * kLanes;
     for (int d0 = 0; d0 < dim; d0 += kQ8Channels) {
       const auto scale = Source::key_scale(keys[b], dim, d0);
@@ -190,20 +206,27 @@ void unpack(const AttendJob& job, const Work& w, const char** keys, const char**
   }
 }
 
+// next: the row's table entries after this chunk that will be read, or null.
 template <class Source>
-void partial_rows(const AttendJob& job, const Work& w, const int32_t* table, int r0, int r1, int kv_head, int b0, int b1) {
-  const char *keys[kChunkBlocks] = {}, *values[kChunkBlocks] = {};
+void partial_rows(const AttendJob& job, const Work& w, const int32_t* table, const int32_t* next, int r0, int r1, int kv_head, int b0, int b1) {
+  const char *keys[kChunkBlocks + kAhead] = {}, *values[kChunkBlocks + kAhead] = {};
   for (int b = b0; b < b1; ++b) {
     keys[b] = block_of(job, job.kv.k, table[b], kv_head);
     values[b] = block_of(job, job.kv.v, table[b], kv_head);
   }
-  if (r1 - r0 <= kDirectRows && job.padded == job.spec.head_dim) return partial_group<Source>(job, w, r0, r1, keys, values, b0, b1);
+  const bool direct = r1 - r0 <= kDirectRows && job.padded == job.spec.head_dim;
+  for (int i = 0; i < kAhead; ++i) {  // what is read after the last block: keys, then values, then the next chunk's keys
+    const int32_t block = next ? next[i] : table[b1 - 1];
+    keys[b1 + i] = direct ? values[b0 + i < b1 ? b0 + i : b1 - 1] : block_of(job, job.kv.k, block, kv_head);
+    values[b1 + i] = block_of(job, direct ? job.kv.k : job.kv.v, block, kv_head);
+  }
+  if (direct) return partial_group<Source>(job, w, r0, r1, keys, values, b0, b1);
   unpack<Source>(job, w, keys, values, b0, b1);
   partial_group<F32Source>(job, w, r0, r1, keys, values, b0, b1);
 }
 
 // One chunk for all rows of the tile: neighbouring segments with the same blocks are computed together.
-void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, int kv_head, int chunk) {
+void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, int kv_head, int chunk, bool more) {
   visible_rows(job, tile, chunk, w.lo, w.hi);
   const auto table_of = [&](int s) {
     return job.kv.table + static_cast<int64_t>(tile.segments[s].row) * job.kv.table_width + chunk * kChunkBlocks;
@@ -232,10 +255,12 @@ void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, 
       r1 += rows;
     }
     if (b0 < b1) {
+      const int32_t* table = table_of(s);
+      const int32_t* next = more && (chunk + 1) * kChunkTokens + kAhead * kBlockTokens <= tile.segments[s].end ? table + kChunkBlocks : nullptr;
       if (job.kv.format == kQ8) {
-        partial_rows<Q8Source>(job, w, table_of(s), r0, r1, kv_head, b0, b1);
+        partial_rows<Q8Source>(job, w, table, next, r0, r1, kv_head, b0, b1);
       } else {
-        partial_rows<F16Source>(job, w, table_of(s), r0, r1, kv_head, b0, b1);
+        partial_rows<F16Source>(job, w, table, next, r0, r1, kv_head, b0, b1);
       }
     } else {
       for (int r = r0; r < r1; ++r) w.sum[r] = 0.0f;
@@ -245,25 +270,28 @@ void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, 
   }
 }
 
-// state <- state + partial, in position order.
-HW_INLINE void merge_one(float* state, float& state_top, float& state_sum, const float* acc, float top, float sum, int padded) {
-  if (sum == 0.0f) return;
-  if (state_sum == 0.0f) {
-    std::memcpy(state, acc, static_cast<size_t>(padded) * sizeof(float));
-    state_top = top;
-    state_sum = sum;
-    return;
+// state <- state + partial for `rows` rows, in position order: one call per chunk. Row r of the partials begins at acc + r * stride.
+void merge_chunk(const Work& w, int rows, int padded, const float* acc, int64_t stride, const float* top, const float* sum) {
+  for (int r = 0; r < rows; r += kLanes) {  // the arrays are padded to 16 rows; lanes without a partial are not used below
+    const F32x16 old_top = load(w.state_top + r), new_top = load(top + r), peak = max(old_top, new_top);
+    store(w.old_factor + r, exp2_16(old_top - peak));
+    store(w.new_factor + r, exp2_16(new_top - peak));
   }
-  const float peak = state_top > top ? state_top : top;
-  const float tops[kLanes] = {state_top - peak, top - peak};
-  float factors[kLanes];
-  store(factors, exp2_16(load(tops)));
-  const F32x16 a = splat(factors[0]), b = splat(factors[1]);
-  float sums[kLanes];
-  store(sums, fma(splat(state_sum), a, splat(sum) * b));
-  state_top = peak;
-  state_sum = sums[0];
-  for (int c = 0; c < padded; c += kLanes) store(state + c, fma(load(state + c), a, load(acc + c) * b));
+  for (int r = 0; r < rows; ++r) {
+    if (sum[r] == 0.0f) continue;
+    float* state = w.state + static_cast<int64_t>(r) * padded;
+    const float* from = acc + r * stride;
+    if (w.state_sum[r] == 0.0f) {
+      std::memcpy(state, from, static_cast<size_t>(padded) * sizeof(float));
+      w.state_top[r] = top[r];
+      w.state_sum[r] = sum[r];
+      continue;
+    }
+    const F32x16 a = splat(w.old_factor[r]), b = splat(w.new_factor[r]);
+    for (int c = 0; c < padded; c += kLanes) store(state + c, fma(load(state + c), a, load(from + c) * b));
+    w.state_top[r] = w.state_top[r] > top[r] ? w.state_top[r] : top[r];
+    w.state_sum[r] = w.state_sum[r] * w.old_factor[r] + sum[r] * w.new_factor[r];
+  }
 }
 
 void finish(const AttendJob& job, const AttendTile& tile, int kv_head, const Work& w) {
@@ -348,34 +376,30 @@ void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int firs
 void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch) {
   const Work w = carve(scratch, tile.rows, job.padded);
   load_queries(job, tile, kv_head, w.q);
-  for (int r = 0; r < tile.rows; ++r) w.state_sum[r] = 0.0f;
-  const int64_t size = partial_floats(job);
+  std::memset(w.state_sum, 0, static_cast<size_t>(tile.rows) * sizeof(float));
+  const size_t row_bytes = static_cast<size_t>(tile.rows) * sizeof(float);
   for (int chunk = chunk_lo; chunk < chunk_hi; ++chunk) {
-    partial_chunk(job, tile, w, kv_head, chunk);
-    for (int r = 0; r < tile.rows; ++r) {
-      const float* acc = w.acc + static_cast<int64_t>(r) * job.padded;
-      if (!partials) {
-        merge_one(w.state + static_cast<int64_t>(r) * job.padded, w.state_top[r], w.state_sum[r], acc, w.top[r], w.sum[r], job.padded);
-        continue;
-      }
-      float* to = partials + (static_cast<int64_t>(chunk - tile.chunk_lo) * tile.rows + r) * size;
-      if (w.sum[r] != 0.0f) std::memcpy(to, acc, static_cast<size_t>(job.padded) * sizeof(float));
-      to[job.padded] = w.top[r];
-      to[job.padded + 1] = w.sum[r];
+    partial_chunk(job, tile, w, kv_head, chunk, chunk + 1 < chunk_hi);
+    if (!partials) {
+      merge_chunk(w, tile.rows, job.padded, w.acc, job.padded, w.top, w.sum);
+      continue;
     }
+    float* to = partials + (chunk - tile.chunk_lo) * partial_floats(job, tile.rows);
+    std::memcpy(to, w.acc, row_bytes * static_cast<size_t>(job.padded));
+    to += static_cast<int64_t>(tile.rows) * job.padded;
+    std::memcpy(to, w.top, row_bytes);
+    std::memcpy(to + padded_rows(tile.rows), w.sum, row_bytes);
   }
   if (!partials) finish(job, tile, kv_head, w);
 }
 
 void merge_task(const AttendJob& job, const AttendTile& tile, int kv_head, const float* partials, float* scratch) {
   const Work w = carve(scratch, tile.rows, job.padded);
-  const int64_t size = partial_floats(job);
-  for (int r = 0; r < tile.rows; ++r) w.state_sum[r] = 0.0f;
-  for (int chunk = 0; chunk < tile.chunk_hi - tile.chunk_lo; ++chunk) {
-    for (int r = 0; r < tile.rows; ++r) {
-      const float* part = partials + (static_cast<int64_t>(chunk) * tile.rows + r) * size;
-      merge_one(w.state + static_cast<int64_t>(r) * job.padded, w.state_top[r], w.state_sum[r], part, part[job.padded], part[job.padded + 1], job.padded);
-    }
+  std::memset(w.state_sum, 0, static_cast<size_t>(tile.rows) * sizeof(float));
+  for (int chunk = tile.chunk_lo; chunk < tile.chunk_hi; ++chunk) {
+    const float* from = partials + (chunk - tile.chunk_lo) * partial_floats(job, tile.rows);
+    const float* top = from + static_cast<int64_t>(tile.rows) * job.padded;
+    merge_chunk(w, tile.rows, job.padded, from, job.padded, top, top + padded_rows(tile.rows));
   }
   finish(job, tile, kv_head, w);
 }

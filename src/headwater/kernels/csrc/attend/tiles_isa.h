@@ -4,6 +4,7 @@
 #pragma once
 
 #include "attend/attend.h"
+#include "attend/exp2_isa.h"
 #include "common/simd16.h"
 
 namespace hw {
@@ -19,6 +20,8 @@ constexpr int vectors_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; 
 constexpr int kRegisterRows = 4;
 constexpr int vectors_for(int) { return 1; }
 #endif
+constexpr int kAhead = 4;                           // blocks between reading and prefetching
+constexpr int kScoreStride = kChunkTokens + kLanes;  // floats between score rows: not a power of two, or they fight for cache sets
 
 HW_INLINE float half_to_float(uint16_t h) {
 #if defined(HW_ISA_avx512) || defined(HW_ISA_avx2)
@@ -28,10 +31,43 @@ HW_INLINE float half_to_float(uint16_t h) {
 #endif
 }
 
+// The folding trees of simd16.h in registers: lanes i and i + 8, then + 4, + 2, + 1.
+#if defined(HW_ISA_avx512) || defined(HW_ISA_avx2)
+HW_INLINE void halves(F32x16 v, __m256& low, __m256& high) {
+#if defined(HW_ISA_avx512)
+  low = _mm512_castps512_ps256(v.v);
+  high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v.v), 1));
+#else
+  low = v.a;
+  high = v.b;
+#endif
+}
+HW_INLINE float fold_sum(F32x16 v) {
+  __m256 low, high;
+  halves(v, low, high);
+  const __m256 eight = _mm256_add_ps(low, high);
+  __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+}
+HW_INLINE float fold_max(F32x16 v) {
+  __m256 low, high;
+  halves(v, low, high);
+  const __m256 eight = _mm256_max_ps(low, high);
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+#else
+HW_INLINE float fold_sum(F32x16 v) { return sum_lanes(v); }
+HW_INLINE float fold_max(F32x16 v) { return max_lanes(v); }
+#endif
+
 // Where keys and values come from. `Scale` is what 32 channels share (nothing but in q8). A block is that of one kv head.
 struct F32Source {  // scratch: keys [head_dim][16], values [16][padded]
   struct Scale {};
   static constexpr bool kPadded = true;
+  static constexpr int kBytes = 0;  // of a stored number; 0: nothing to prefetch
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load(reinterpret_cast<const float*>(block) + d * kLanes); }
   HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
@@ -43,6 +79,7 @@ struct F32Source {  // scratch: keys [head_dim][16], values [16][padded]
 struct F16Source {
   struct Scale {};
   static constexpr bool kPadded = false;
+  static constexpr int kBytes = 2;
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load_f16(reinterpret_cast<const uint16_t*>(block) + d * kLanes); }
   HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
@@ -56,6 +93,7 @@ struct Q8Source {
     F32x16 v;
   };
   static constexpr bool kPadded = false;
+  static constexpr int kBytes = 1;
   HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
     return {load_f16(reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim) + d / kQ8Channels * kBlockTokens)};
   }
@@ -69,7 +107,10 @@ struct Q8Source {
   }
 };
 
-// scores[row][block * 16 + lane] = q[row] . key; q rows are head_dim apart, score rows kChunkTokens.
+// Asks for what will be read a few blocks later; the cache's blocks are too short and too far apart for the hardware to guess.
+HW_INLINE void prefetch(const char* p) { __builtin_prefetch(p, 0, 2); }
+
+// scores[row][block * 16 + lane] = q[row] . key; q rows are head_dim apart, score rows kScoreStride. blocks[kAhead] and on are those read next.
 template <class Source, int NQ, int NB>
 HW_INLINE void score_kernel(const float* q, int head_dim, const char* const* blocks, float* scores) {
   F32x16 acc[NQ][NB];
@@ -84,6 +125,10 @@ HW_INLINE void score_kernel(const float* q, int head_dim, const char* const* blo
     const int d1 = d0 + kQ8Channels < head_dim ? d0 + kQ8Channels : head_dim;
     for (int d = d0; d < d1; ++d) {
       F32x16 key[NB];
+      if (Source::kBytes) {
+#pragma GCC unroll 8
+        for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + d * kLanes * Source::kBytes);
+      }
 #pragma GCC unroll 8
       for (int b = 0; b < NB; ++b) key[b] = Source::key(blocks[b], d, scale[b]);
 #pragma GCC unroll 8
@@ -97,7 +142,7 @@ HW_INLINE void score_kernel(const float* q, int head_dim, const char* const* blo
 #pragma GCC unroll 8
   for (int r = 0; r < NQ; ++r)
 #pragma GCC unroll 8
-    for (int b = 0; b < NB; ++b) store(scores + r * kChunkTokens + b * kLanes, acc[r][b]);
+    for (int b = 0; b < NB; ++b) store(scores + r * kScoreStride + b * kLanes, acc[r][b]);
 }
 
 template <class Source, int NQ>
@@ -123,7 +168,7 @@ static __attribute__((noinline)) void score_rows(int rows, const float* q, int h
   }
 }
 
-// acc[row][c..] += weights[row][j] * value(j) for chunk positions j0 <= j < j1; weight rows are kChunkTokens apart, acc rows `padded`.
+// acc[row][c..] += weights[row][j] * value(j) for chunk positions j0 <= j < j1; weight rows are kScoreStride apart, acc rows `padded`.
 template <class Source, int NQ, int NV>
 HW_INLINE void value_kernel(const float* weights, const char* const* blocks, int stride, int j0, int j1, int c, float* acc, int padded) {
   F32x16 sum[NQ][NV];
@@ -131,21 +176,26 @@ HW_INLINE void value_kernel(const float* weights, const char* const* blocks, int
   for (int r = 0; r < NQ; ++r)
 #pragma GCC unroll 8
     for (int i = 0; i < NV; ++i) sum[r][i] = load(acc + r * padded + c + i * kLanes);
-  for (int j = j0; j < j1;) {
-    const char* block = blocks[j / kBlockTokens];
-    const int stop = (j / kBlockTokens + 1) * kBlockTokens < j1 ? (j / kBlockTokens + 1) * kBlockTokens : j1;
-    for (; j < stop; ++j) {
+  const float* w = weights + j0;
+  for (int b = j0 / kBlockTokens; b * kBlockTokens < j1; ++b) {
+    const char* block = blocks[b];
+    const int first = b * kBlockTokens;
+    const int from = j0 > first ? j0 - first : 0, to = j1 < first + kBlockTokens ? j1 - first : kBlockTokens;
+    for (int slot = from; slot < to; ++slot, ++w) {
       F32x16 value[NV];
+      if (Source::kBytes) {
+        for (int i = 0; i < NV * kLanes * Source::kBytes; i += 64) prefetch(blocks[b + kAhead] + (slot * stride + c) * Source::kBytes + i);
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < NV; ++i) {
-        const int slot = j % kBlockTokens, channel = c + i * kLanes;
+        const int channel = c + i * kLanes;
         value[i] = Source::value(block, stride, slot, channel, Source::value_scale(block, stride, slot, channel));
       }
 #pragma GCC unroll 8
       for (int r = 0; r < NQ; ++r) {
-        const F32x16 w = splat(weights[r * kChunkTokens + j]);
+        const F32x16 x = splat(w[r * kScoreStride]);
 #pragma GCC unroll 8
-        for (int i = 0; i < NV; ++i) sum[r][i] = fma(w, value[i], sum[r][i]);
+        for (int i = 0; i < NV; ++i) sum[r][i] = fma(x, value[i], sum[r][i]);
       }
     }
   }
@@ -177,19 +227,6 @@ static __attribute__((noinline)) void value_rows(int rows, const float* weights,
     case 6: return value_rows_of<Source, 6>(weights, blocks, stride, j0, j1, acc, padded);
 #endif
   }
-}
-
-// 2^x for x <= 0 with a relative error below 2e-7: a degree-5 polynomial (minimax on |r| <= 1/2, value 1 at 0). Below -126 it is 0; NaN stays.
-HW_INLINE F32x16 exp2_16(F32x16 x) {
-  const I32x16 n = to_int(x);
-  const F32x16 r = x - to_float(n);
-  F32x16 p = splat(1.326472731e-03f);
-  p = fma(p, r, splat(9.671512991e-03f));
-  p = fma(p, r, splat(5.550733581e-02f));
-  p = fma(p, r, splat(2.402224243e-01f));
-  p = fma(p, r, splat(6.931470037e-01f));
-  p = fma(p, r, splat(1.0f));
-  return select(less(x, splat(-126.0f)), zero16(), p * power_of_two(n));
 }
 
 }  // namespace HW_ISA
