@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from headwater.core.errors import UserInputError
+from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec, TokenLogprobs
 from headwater.engine.build import EngineSpec, load
 from headwater.engine.choice import Delta
 from headwater.engine.client import Grammar
-from headwater.engine.offline import Answer, Finished, Offline
 from headwater.engine.expand import GenerateRequest
+from headwater.engine.offline import Answer, Finished, Offline
 from headwater.state import State, load_state
+
+if TYPE_CHECKING:
+    from headwater.decisions.types import DecisionRequest, DecisionResult
 
 __all__ = ["LLM", "CompletionOutput", "Grammar", "Logprob", "RequestOutput", "SamplingParams", "State"]
 
@@ -66,15 +69,16 @@ class LLM:
     model: a known name (`headwater models`), a .gguf file, a folder with safetensors, `hf:ORG/REPO[:FILE]`, or `echo` (no weights; for tests).
     weights: `as-is`, `q8` or `q4` (quantise a float model at load). kv_memory: bytes for keys and values, None = what the machine allows.
     context: tokens, None = the model's own. threads: None = physical cores. seed: of requests that bring none (None = a fresh one each).
+    progress: called while loading with (bytes done, bytes in all, tensor name).
     sched, evict, draft: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
     """
 
-    def __init__(self, model: str | Path, *, seed: int | None = None, **fields: Any) -> None:
+    def __init__(self, model: str | Path, *, seed: int | None = None, progress: Any = None, **fields: Any) -> None:
         try:
             spec = EngineSpec(model=str(model), **fields)
         except TypeError as e:
             raise UserInputError(f"LLM: {e}") from None
-        engine, self._text = load(spec)
+        engine, self._text = load(spec, progress)
         self._offline = Offline(engine, self._text)
         self._rng = None if seed is None else np.random.default_rng(seed)
 
@@ -143,6 +147,49 @@ class LLM:
         answers = self._offline.run([GenerateRequest(self._ids(t), reads=reads, read_only=True) for t in several])
         rows = np.stack([a.choices[0].reads.hidden.mean(axis=0, dtype=np.float64) for a in answers]).astype(np.float32)  # type: ignore[union-attr]
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) if normalize else rows
+
+    def decide(
+        self,
+        state: Any,
+        questions: Any,
+        *,
+        debias: Literal["none", "reverse", "cyclic"] = "none",
+        labels: Literal["auto", "text"] = "auto",
+        temperature: float = 1.0,
+        label_mass: bool = False,
+        calibration: str | None = None,
+    ) -> DecisionResult:
+        """Typed questions over a state (text or anything JSON can write): one probability per allowed answer, nothing is generated.
+
+        questions: name -> `bool`, `Literal[...]`, an Enum class, a statement, a list of options, `Choice`, `Score` or `Noul`; or a class with
+        annotated fields (`result.filled(Form)` makes one). Every answer has the same bits whatever else is asked. calibration: temperature file.
+        """
+        from headwater.decisions.annotations import questions_of
+        from headwater.decisions.types import DecisionRequest, as_text
+        from headwater.engine.decisions import decide_offline, load_temperatures
+
+        request = DecisionRequest(
+            as_text(state, "state"), questions_of(questions), temperature=temperature, debias=debias, labels=labels, label_mass=label_mass
+        )
+        return decide_offline(self._offline, [request], load_temperatures(calibration))[0]
+
+    def decide_requests(self, requests: Sequence[tuple[int, DecisionRequest]], calibration: str | None) -> list[tuple[int, Any]]:
+        """Several states at once: (key, DecisionResult) for each, or (key, the HeadwaterError) of one that cannot be answered."""
+        from headwater.engine.decisions import decide_offline, load_temperatures
+
+        temperatures = load_temperatures(calibration)
+        try:
+            results: list[Any] = list(decide_offline(self._offline, [r for _, r in requests], temperatures)) if requests else []
+        except HeadwaterError as e:
+            if len(requests) == 1:
+                return [(requests[0][0], e)]
+            return [pair for one in requests for pair in self.decide_requests([one], calibration)]    # find out which of them
+        return [(key, result) for (key, _), result in zip(requests, results, strict=True)]
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self._text.name
 
     # -- states --------------------------------------------------------------------------------------------------------------------------
 

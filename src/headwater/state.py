@@ -106,6 +106,13 @@ class State:
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
         return weights / weights.sum()
 
+    def label_logits(self, continuations: Sequence[str | Ids], labels: Sequence[str | int]) -> np.ndarray:
+        """Raw logits of the labels after each continuation: float32[continuations, labels]. All are forks that run together; none sees another."""
+        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
+        wants = [self._child(self._ids(c, f"continuations[{i}]"), ReadSpec(labels=ids)) for i, c in enumerate(continuations)]
+        rows = [a.choices[0].reads.labels for a in self._offline.run(wants)]
+        return np.stack([r for r in rows if r is not None]) if rows else np.zeros((0, len(ids)), np.float32)
+
     def generate(self, params: SamplingParams | None = None, continuation: str | Ids = ()) -> Answer:
         """Continue from here (after `continuation`, if any); the state itself stays. `answer.choices[i].text`, `.token_ids`, `.seed`."""
         more = self._ids(continuation, "continuation") if len(continuation) else np.zeros(0, np.int32)
@@ -191,7 +198,7 @@ def load_state(offline: Offline, path: Path) -> State:
         raise FormatError(f"{path}: not a saved state, or damaged ({type(e).__name__}: {e})", str(path)) from None
     for name, theirs, ours in (("format", version, FORMAT), ("identity", identity, caps.identity), ("KV layout", spec, repr(caps.spec))):
         if theirs != ours:
-            raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute the state again from its tokens", str(path))
+            raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute it again from its tokens", str(path))
     if tokens.ndim != 1 or tokens.dtype != np.int32 or not 0 < len(tokens) <= caps.context or tokens.min() < 0 or tokens.max() >= caps.vocabulary:
         raise FormatError(f"{path}: 'tokens' must be 1 to {caps.context:,} ids of the vocabulary of {caps.vocabulary:,}", str(path))
     want = GenerateRequest(tokens, SamplingParams(), request_id=f"load-{path.name}-{id(arrays):x}", read_only=True, hold=True)

@@ -79,6 +79,9 @@ class EngineClient(Protocol):
     def compile(self, mask: str, grammar: Grammar) -> None:
         """Compile `grammar` off the loop; a MaskReady event for the request named `mask` follows."""
 
+    def check(self) -> None:
+        """Raises EngineLostError with the reason while no request can be served."""
+
     def stats(self) -> EngineStats: ...
 
     def close(self) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -11,26 +12,14 @@ import numpy as np
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import CostModel, Executor
-from headwater.core.plan import StepFeatures, StepPlan, StepResult, Want
+from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult, Want
 from headwater.core.request import Output
-from headwater.engine.client import GRAMMAR_FIELD, Grammar
+from headwater.engine.client import GRAMMAR_FIELD, EngineStats, Grammar
 from headwater.engine.clock import Clock, RealClock
 from headwater.engine.steplog import StepLog
+from headwater.sched.scheduler import Scheduler
 
-
-class Scheduling(Protocol):
-    """What the loop asks of `sched.Scheduler`."""
-
-    def on(self, event: Event, now: float) -> None: ...
-
-    def plan(self, now: float) -> StepPlan | None: ...
-
-    def apply(self, result: StepResult, now: float) -> list[Output]: ...
-
-    def wake_at(self) -> float | None: ...
-
-    def drain(self) -> list[Output]:
-        """Outputs that no step brought: refusals, cancelled requests."""
+log = logging.getLogger("headwater.engine")
 
 
 class EngineExecutor(Executor, Protocol):
@@ -56,7 +45,7 @@ class Engine:
 
     def __init__(
         self,
-        scheduler: Scheduling,
+        scheduler: Scheduler,
         executor: EngineExecutor,
         cost: CostModel | None = None,
         clock: Clock | None = None,
@@ -92,9 +81,7 @@ class Engine:
             self._forget(outputs)
             return outputs or None
         planned = self.clock.now()
-        self.executor.submit(plan)
-        result = self.executor.collect()
-        assert result is not None
+        result = self._execute(plan)
         ran = self.clock.now()
         outputs += self.scheduler.apply(result, ran)
         f = features(plan)
@@ -107,6 +94,29 @@ class Engine:
         self._forget(outputs)
         self.log.add(plan.step, ran, f, accepted, planned - now, seconds, self.last_step - ran)
         return outputs
+
+    def _execute(self, plan: StepPlan) -> StepResult:
+        """A step that raises fails its rows, each with the reason; the engine goes on."""
+        try:
+            self.executor.submit(plan)
+            result = self.executor.collect()
+            assert result is not None
+            return result
+        except Exception as e:
+            log.exception("step %d of %d rows failed", plan.step, len(plan.rows))
+            nothing = Ragged.of([np.zeros(0, np.int32)] * len(plan.rows))
+            reason = f"the step failed: {type(e).__name__}: {e}"
+            return StepResult(plan.step, nothing, np.zeros(len(plan.rows), np.int32), failed=dict.fromkeys(range(len(plan.rows)), reason))
+
+    def stats(self) -> EngineStats:
+        """A snapshot, safe from any thread (numbers may be one step old)."""
+        s, nodes = self.scheduler, self.scheduler.kv.nodes
+        c, total = s.counters, max(nodes.total, 1)
+        return EngineStats(
+            running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
+            steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
+            preemptions=c.preempted,
+        )
 
     def _forget(self, outputs: list[Output]) -> None:
         for out in outputs:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.events import Arrive, Cancel, Release
@@ -78,6 +79,16 @@ class Stream(AsyncIterator[Delta]):
         self._wake.set()
 
 
+class Observer(Protocol):
+    """Told about every request, on the event loop; must be quick (`obs.meter`)."""
+
+    def arrived(self, request_id: str, prompt_tokens: int) -> None: ...
+
+    def delta(self, request_id: str, choice: int, tokens: int, finish: str | None) -> None: ...
+
+    def ended(self, request_id: str, error: str | None = None) -> None: ...
+
+
 class Front:
     """`await start()` first, then any number of `submit`s from one event loop; `await close()` at the end."""
 
@@ -85,15 +96,14 @@ class Front:
         self.text = text
         self.client = client
         self.created = int(time.time())
+        self.observer: Observer | None = None
         self._clock = clock or RealClock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lost: str | None = None
+        self._closed = False
         self._by_id: dict[str, tuple[Stream, Choice]] = {}
 
     async def start(self) -> None:
         """Start the engine; returns when it can take requests."""
-        self._loop = asyncio.get_running_loop()
-        loop = self._loop
+        loop = asyncio.get_running_loop()
         await asyncio.to_thread(
             self.client.start,
             lambda outputs: loop.call_soon_threadsafe(self._deliver, outputs),
@@ -102,6 +112,7 @@ class Front:
 
     async def close(self) -> None:
         """Stop the engine; open streams end with an error."""
+        self._closed = True
         await asyncio.to_thread(self.client.close)
         self._on_lost("the server is shutting down")
 
@@ -109,7 +120,7 @@ class Front:
 
     def submit(self, g: GenerateRequest) -> Stream:
         """Validate and send; returns at once. Raises UserInputError / ContextLengthError / EngineLostError before anything is queued."""
-        self._need_engine()
+        self.client.check()
         info = self.model_info
         requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now())
         taken = [r.request_id for r in requests if r.request_id in self._by_id]
@@ -123,6 +134,8 @@ class Front:
         stream = Stream(self, requests[0].request_id, choices, usage)
         self.client.send(*(Arrive(r) for r in requests))
         self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
+        if self.observer is not None:
+            self.observer.arrived(stream.request_id, usage.prompt)
         if g.grammar is not None:
             for r in requests:
                 self.client.compile(r.request_id, g.grammar)
@@ -136,8 +149,9 @@ class Front:
         running = [rid for rid, choice in stream._choices.items() if self._by_id.pop(rid, None) is not None and not choice.done]
         for choice in stream._choices.values():
             choice.done = True
-        if running and self._lost is None:
-            self.client.send(*(Cancel(rid) for rid in running))
+        if self.observer is not None:
+            self.observer.ended(stream.request_id, "abort" if running else None)
+        self._tell(*(Cancel(rid) for rid in running))
         stream._push(None)
 
     def _deliver(self, outputs: list[Output]) -> None:
@@ -160,24 +174,25 @@ class Front:
                 del self._by_id[out.request_id]
             if delta is not None:
                 stream._push(delta)
-        if stops and self._lost is None:
-            self.client.send(*stops)
+                if self.observer is not None:
+                    self.observer.delta(stream.request_id, delta.index, len(delta.token_ids), delta.finish_reason)
+        self._tell(*stops)
 
     def _fail(self, stream: Stream, error: HeadwaterError) -> None:
+        if self.observer is not None:
+            self.observer.ended(stream.request_id, "error")
         self._cancel(stream)
         stream._push(None, error)
 
     def _on_lost(self, reason: str) -> None:
-        if self._lost is None:
-            self._lost = reason
         for stream in {id(s): s for s, _ in self._by_id.values()}.values():
             self._fail(stream, EngineLostError(reason))
 
-    def _need_engine(self) -> None:
-        if self._loop is None:
-            raise RuntimeError("Front.start() was not awaited")
-        if self._lost is not None:
-            raise EngineLostError(self._lost)
+    def _tell(self, *events: Cancel) -> None:
+        """Cancels to an engine that is gone are moot."""
+        if events and not self._closed:
+            with contextlib.suppress(EngineLostError):
+                self.client.send(*events)
 
     # -- facts ---------------------------------------------------------------------------------------------------------------------------
 
@@ -191,8 +206,7 @@ class Front:
 
     def check_health(self) -> None:
         """Raises EngineLostError with the reason when no request can be served."""
-        if self._lost is not None:
-            raise EngineLostError(self._lost)
+        self.client.check()
 
     # -- text ----------------------------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,8 @@ def join_reads(a: ReadResult, b: ReadResult) -> ReadResult:
     """Reads of a prompt that was computed in several steps, in order."""
     hidden = [h for h in (a.hidden, b.hidden) if h is not None]
     return ReadResult(
-        a.labels if b.labels is None else b.labels, a.lse if b.lse is None else b.lse, a.prompt + b.prompt, np.concatenate(hidden) if hidden else None
+        labels=a.labels if b.labels is None else b.labels, lse=a.lse if b.lse is None else b.lse, prompt=a.prompt + b.prompt,
+        hidden=np.concatenate(hidden) if hidden else None,
     )
 
 

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from headwater.core.errors import UserInputError
+from headwater.engine.client import Grammar
 from headwater.text.detok import StreamDecoder
 from headwater.text.tokenizer import Tokenizer
-
-
-class Template(Protocol):
-    """The part of a chat template that fronts use."""
-
-    def render(
-        self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]] | None, add_generation_prompt: bool, **names: Any
-    ) -> str: ...
 
 
 @dataclass(slots=True)
@@ -25,8 +18,9 @@ class TextModel:
 
     name: str
     tokenizer: Tokenizer
-    template: Template | None
+    template: str | None
     stop_ids: frozenset[int]
+    _compiled: Any = None
 
     def render_chat(
         self,
@@ -43,9 +37,19 @@ class TextModel:
         if self.template is None:
             hint = "give one with --chat-template FILE, or use /v1/completions"
             raise UserInputError(f"messages: {self.name} has no chat template; {hint}", "messages")
-        text = self.template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **names)
+        if self._compiled is None:                                  # compiled on first use: completion alone needs no template engine
+            from headwater.text.template import ChatTemplate
+
+            self._compiled = ChatTemplate(self.template, self.tokenizer)
+        text = self._compiled.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **names)
         return self.tokenizer.encode(text, add_special=False)
 
     def stream(self, skip_special: bool = True) -> StreamDecoder:
         """A decoder for what follows a prompt."""
         return StreamDecoder(self.tokenizer, skip_special=skip_special)
+
+    def compile_grammar(self, grammar: Grammar) -> Any:
+        """A matcher for `worker.masks`. Slow; any thread. Raises UserInputError for a grammar that is not one."""
+        from headwater.text.grammar import compile_grammar
+
+        return compile_grammar(self.tokenizer, grammar.kind, grammar.source, after=grammar.after)

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from headwater.core.events import Event
-from headwater.engine.client import Deliver, EngineInfo, EngineLostError, Lost
+from headwater.core.events import Event, MaskReady
+from headwater.engine.client import Deliver, EngineInfo, EngineLostError, EngineStats, Grammar, Lost
 from headwater.engine.engine import Engine
 
 log = logging.getLogger("headwater.engine")
@@ -38,8 +38,8 @@ class ThreadClient:
 
     def send(self, *events: Event) -> None:
         with self._wake:
-            if self._dead is not None or self._engine is None:
-                raise EngineLostError(self._dead or "the engine has not started")
+            self.check()
+            assert self._engine is not None
             self._engine.post(*events)
             self._wake.notify()
 
@@ -56,6 +56,10 @@ class ThreadClient:
                 log.debug("grammar of %s was ready after the engine was gone", mask)
 
         self._compiler.submit(work)
+
+    def check(self) -> None:
+        if self._dead is not None or self._engine is None:
+            raise EngineLostError(self._dead or "the engine has not started")
 
     def stats(self) -> EngineStats:
         engine = self._engine

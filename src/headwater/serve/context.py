@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from headwater.core.errors import CapacityError
 from headwater.engine.front import Front
+from headwater.obs.meter import Meter
 from headwater.serve.errors import NotFoundError
 from headwater.serve.schema.common import Wire
 from headwater.serve.settings import ServeSettings
@@ -24,6 +25,8 @@ class Server:
         self.front = front
         self.settings = settings
         self.draining = False
+        self.meter = Meter(front.stats, self.names[0])
+        front.observer = self.meter
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -73,6 +73,12 @@ async def load(request: Request) -> Response:
     return json_response({"running": s.running, "waiting": s.waiting, "server_load": s.running + s.waiting, "kv_cache_usage": s.kv_usage})
 
 
+@router.get("/metrics", response_model=None)
+async def metrics(request: Request) -> Response:
+    """Prometheus text."""
+    return Response(server_of(request).meter.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
 class TokenizeRequest(Wire):
     model: str | None = None
     prompt: str | None = None

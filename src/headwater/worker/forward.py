@@ -36,4 +36,7 @@ class Forward(Protocol):
     def import_row(self, tables: list[np.ndarray], start: int, stop: int, arrays: list[np.ndarray]) -> None:
         """Write positions [start, stop) of what `export_row` gave into other blocks."""
 
+    def row_arrays(self, tokens: int) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """Shapes and types of what `export_row` gives."""
+
     def close(self) -> None: ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
@@ -11,7 +13,7 @@ from headwater.kernels.program import Step
 COLUMNS = {
     "temperature": np.float32, "top_p": np.float32, "top_k": np.int32, "min_p": np.float32, "presence_penalty": np.float32,
     "frequency_penalty": np.float32, "repetition_penalty": np.float32, "logprobs": np.int32, "min_tokens": np.int32,
-    "seed": np.uint64, "prompt_len": np.int32,
+    "seed": np.uint64, "prompt_len": np.int32, "penalised": np.bool_,
 }                                                                   # logprobs: -1 = none
 
 
@@ -19,10 +21,12 @@ class Inputs:
     """Struct of arrays over table rows; arrays double when a row id does not fit.
 
     tables[g]: int32[rows, context blocks], -1 where nothing is kept; history: int32[rows, context], of which known[row] tokens are valid.
-    columns: name -> array[rows] (COLUMNS). inits: the RowInit of each present row.
+    columns: name -> array[rows] (COLUMNS). inits: the RowInit of each present row. bias: (ids, float32 values), allowed: uint32 bits over the
+    vocabulary, of rows that have them.
     """
 
-    def __init__(self, spec: KVSpec, context: int, rows: int = 32) -> None:
+    def __init__(self, spec: KVSpec, context: int, vocabulary: int, rows: int = 32) -> None:
+        self.vocabulary = vocabulary
         self.width = -(-context // BLOCK_TOKENS)
         self.tables = [np.full((rows, self.width), -1, np.int32) for _ in spec.groups]
         self.history = np.zeros((rows, self.width * BLOCK_TOKENS), np.int32)
@@ -30,11 +34,14 @@ class Inputs:
         self.filled = np.zeros((len(spec.groups), rows), np.int32)  # table entries in use, per group
         self.columns = {name: np.zeros(rows, kind) for name, kind in COLUMNS.items()}
         self.inits: dict[int, RowInit] = {}
+        self.bias: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.allowed: dict[int, np.ndarray] = {}
 
     def update(self, plan: StepPlan) -> None:
         """Leaves, joins, appended and trimmed blocks, then the step's tokens into the history (drafts stay unknown until accepted)."""
         for row in plan.leaves.tolist():
-            self.inits.pop(row, None)
+            for known in (self.inits, self.bias, self.allowed):
+                known.pop(row, None)
         for init in plan.joins:
             self._join(init)
         for g, (table, blocks) in enumerate(zip(self.tables, plan.new_blocks, strict=True)):
@@ -67,9 +74,14 @@ class Inputs:
             "temperature": 0.0 if p.greedy else p.temperature, "top_p": p.top_p, "top_k": max(p.top_k, 0), "min_p": p.min_p,
             "presence_penalty": p.presence_penalty, "frequency_penalty": p.frequency_penalty, "repetition_penalty": p.repetition_penalty,
             "logprobs": -1 if p.logprobs is None else p.logprobs, "min_tokens": p.min_tokens, "seed": init.seed, "prompt_len": init.prompt_len,
+            "penalised": bool(p.presence_penalty or p.frequency_penalty or p.repetition_penalty != 1.0),
         }
         for name, value in values.items():
             self.columns[name][row] = value
+        if p.logit_bias:
+            self.bias[row] = np.array(list(p.logit_bias), np.int32), np.array(list(p.logit_bias.values()), np.float32)
+        if p.allowed_token_ids is not None:
+            self.allowed[row] = token_bits(p.allowed_token_ids, self.vocabulary)
 
     def _grow(self) -> None:
         def twice(a: np.ndarray, fill: int = 0) -> np.ndarray:
@@ -98,3 +110,10 @@ class Inputs:
 def positions_of(plan: StepPlan) -> np.ndarray:
     """int32[tokens]: the absolute position of each token of the step."""
     return np.arange(plan.n_tokens, dtype=np.int32) + np.repeat(plan.n_done - plan.tokens.start[:-1], plan.n_new)
+
+
+def token_bits(ids: Sequence[int], vocabulary: int) -> np.ndarray:
+    """uint32[ceil(vocabulary / 32)], bit t set for each t in ids."""
+    bits = np.zeros(-(-vocabulary // 32) * 32, np.uint8)
+    bits[np.asarray(ids)] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint32)

@@ -8,6 +8,7 @@ import numpy as np
 
 from headwater.core.plan import StepPlan, Want
 from headwater.core.request import ReadResult, TokenLogprobs
+from headwater.kernels import native
 from headwater.worker.forward import Forward
 from headwater.worker.inputs import Inputs
 
@@ -15,7 +16,11 @@ CHUNK_ROWS = 32                                                     # full rows 
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:
-    """float32[n, v] -> float64[n], accumulated in float64 row by row."""
+    """float32[n, v] -> float64[n]; each row alone."""
+    if native.available():
+        from headwater.kernels import sampling
+
+        return sampling.log_sum_exp(np.ascontiguousarray(logits))
     top = logits.max(axis=1)
     with np.errstate(under="ignore"):
         return top + np.log(np.exp(logits - top[:, None], dtype=np.float32).sum(axis=1, dtype=np.float64))
@@ -41,7 +46,7 @@ def token_logprobs(logits: np.ndarray, lse: float, token: int, k: int) -> TokenL
 class RowReads:
     """The part of a row's ReadSpec that this step can serve. Token indices are flat over the step.
 
-    scored: (first, last) hidden rows whose next prompt token is scored; at: index of the last prompt token, -1 while it is not computed.
+    scored: (first, last) hidden rows whose next prompt token is scored; at: index of the last prompt token, -1 while it is not computed or not read.
     """
 
     plan_row: int
@@ -63,7 +68,8 @@ def find_reads(plan: StepPlan, inputs: Inputs) -> list[RowReads]:
         if init.reads.score_from is not None:
             first = flat + max(init.reads.score_from - 1, done) - done      # the token before the scored one
             last = flat + min(stop, init.prompt_len - 1) - done
-        at = flat + init.prompt_len - 1 - done if done < init.prompt_len <= stop else -1
+        last_wanted = init.reads.labels is not None or init.reads.lse or init.reads.hidden == "last"
+        at = flat + init.prompt_len - 1 - done if last_wanted and done < init.prompt_len <= stop else -1
         found.append(RowReads(i, row, (first, max(first, last)), at, (flat, flat + max(0, stop - done))))
     return found
 
@@ -76,7 +82,7 @@ def wanted_tokens(found: list[RowReads], inputs: Inputs) -> list[np.ndarray]:
         parts.append(np.arange(*r.scored))
         if spec.hidden == "all":
             parts.append(np.arange(*r.span))
-        if r.at >= 0 and (spec.labels is not None or spec.lse or spec.hidden == "last"):
+        if r.at >= 0:
             parts.append(np.array([r.at]))
     return parts
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
+from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Step
 from headwater.worker.forward import Forward
 from headwater.worker.inputs import Inputs
 from headwater.worker.masks import Masks
-from headwater.worker.reads import find_reads, log_sum_exp, serve_reads, token_logprobs, wanted_tokens
-from headwater.worker.sampler import Sampler
+from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
+from headwater.worker.sampler import FAILURES, Sampler
 from headwater.worker.verify import accept
 
 Export = Callable[[list[np.ndarray]], None]
@@ -63,7 +64,7 @@ class Runner:
     def __init__(self, forward: Forward) -> None:
         self.forward = forward
         caps = forward.caps
-        self.inputs = Inputs(caps.spec, caps.context)
+        self.inputs = Inputs(caps.spec, caps.context, caps.vocabulary)
         self.masks = Masks(caps.vocabulary)
         self._sampler = Sampler(caps.vocabulary)
         self._exports: dict[str, Export] = {}
@@ -72,6 +73,14 @@ class Runner:
     def export_row(self, request_id: str, done: Export) -> None:
         """Call `done` with the row's stored state after the step that computes the last prompt token of `request_id`."""
         self._exports[request_id] = done
+
+    def check_import(self, arrays: list[np.ndarray], tokens: int) -> str | None:
+        """What is wrong with arrays that claim to be a row of `tokens` positions; None when nothing is."""
+        want = self.forward.row_arrays(tokens)
+        got = [(a.shape, a.dtype) for a in arrays]
+        if got == want:
+            return None
+        return f"holds arrays {[(s, str(d)) for s, d in got]}, a state of {tokens:,} tokens has {[(s, str(d)) for s, d in want]}"
 
     def import_row(self, request_id: str, arrays: list[np.ndarray]) -> None:
         """Take the state of `request_id`'s prompt from `arrays` instead of computing it. The request must want neither samples nor reads."""
@@ -115,37 +124,35 @@ class Runner:
     def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult, tokens: list[np.ndarray]) -> None:
         """Sample every place, verify guesses, fill tokens, n_ok and logprobs."""
         inputs = self.inputs
-        logits = self.forward.logits(hidden)
         bits = self._mask_bits(plan, draws, result)
-        wants_logprobs = inputs.columns["logprobs"][draws.table_rows]
-        lse = log_sum_exp(logits[wants_logprobs >= 0]) if (wants_logprobs >= 0).any() else None
-        raw = logits.copy() if lse is not None else logits          # the sampler works in place; logprobs are of the raw logits
-        drawn = self._sampler.draw(logits, draws.table_rows, draws.lengths, inputs, bits)
+        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, inputs, bits)
         accepted = np.zeros(len(draws.sampled), np.int32)
         if plan.n_guess.any():
             guesses = Ragged.of([plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :] for i in draws.sampled.tolist()])
-            accepted = accept(Ragged(drawn, draws.start), guesses)
+            accepted = accept(Ragged(drawn.tokens, draws.start), guesses)
             result.n_ok[draws.sampled] -= plan.n_guess[draws.sampled] - accepted
-        lse_at = np.cumsum(wants_logprobs >= 0) - 1
+        wanted = inputs.columns["logprobs"][draws.table_rows]
         for j, i in enumerate(draws.sampled.tolist()):
-            if i in result.failed:
-                continue
             first = int(draws.start[j])
             last = first + int(accepted[j]) + 1
-            if drawn[first:last].min() < 0:
-                result.failed[i] = "the model's logits are not numbers (NaN) at this position"
+            status = int(drawn.status[first:last].max())
+            if status:
+                result.failed.setdefault(i, FAILURES[status])
+            if i in result.failed:
                 continue
-            tokens[i] = drawn[first:last]
-            if lse is not None and wants_logprobs[first] >= 0:
-                k = int(wants_logprobs[first])
-                result.logprobs[i] = [token_logprobs(raw[d], lse[lse_at[d]], int(drawn[d]), k) for d in range(first, last)]
-            self._learn_tokens(draws, j, first, last, drawn)
+            tokens[i] = drawn.tokens[first:last]
+            if (k := int(wanted[first])) >= 0:
+                result.logprobs[i] = [
+                    TokenLogprobs(int(drawn.tokens[d]), float(drawn.logprobs[d]), drawn.top_ids[d, :k], drawn.top_logprobs[d, :k])
+                    for d in range(first, last)
+                ]
+            self._learn_tokens(draws, first, tokens[i])
 
-    def _learn_tokens(self, draws: Draws, j: int, first: int, last: int, drawn: np.ndarray) -> None:
+    def _learn_tokens(self, draws: Draws, first: int, tokens: np.ndarray) -> None:
         """Drawn tokens join the row's history, where penalties and grammars see them."""
         row, at = int(draws.table_rows[first]), int(draws.lengths[first])
-        end = min(at + last - first, self.inputs.history.shape[1])
-        self.inputs.history[row, at:end] = drawn[first : first + end - at]
+        end = min(at + len(tokens), self.inputs.history.shape[1])
+        self.inputs.history[row, at:end] = tokens[: end - at]
 
     def _mask_bits(self, plan: StepPlan, draws: Draws, result: StepResult) -> np.ndarray | None:
         """uint32[draws, words], all ones where no grammar applies; None when no row has one. A row whose grammar fails fails alone."""

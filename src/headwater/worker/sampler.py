@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from headwater.kernels.sampling import Drawn, Draws, RaggedIds, sample
 from headwater.worker.inputs import Inputs
 
-_U = np.uint64
-
-
-def _mix(x: np.ndarray) -> np.ndarray:
-    x = (x ^ (x >> _U(30))) * _U(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> _U(27))) * _U(0x94D049BB133111EB)
-    return x ^ (x >> _U(31))
+FAILURES = {1: "the model's logits are not finite at this position", 2: "no token is allowed here (grammar, allowed_token_ids and bans exclude all)"}
+NO_IDS = np.zeros(0, np.int32)
+NO_VALUES = np.zeros(0, np.float32)
 
 
 class Sampler:
+    """vocabulary: width of the logits."""
+
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
 
-    def draw(self, logits: np.ndarray, rows: np.ndarray, lengths: np.ndarray, inputs: Inputs, bits: np.ndarray | None) -> np.ndarray:
-        """logits: float32[n, vocabulary], changed in place; rows: table rows; lengths: known tokens of each. -> int32[n], -1 where logits are NaN."""
-        out = np.empty(len(rows), np.int32)
+    def draw(self, logits: np.ndarray, rows: np.ndarray, lengths: np.ndarray, inputs: Inputs, bits: np.ndarray | None) -> Drawn:
+        """logits: float32[n, vocabulary] (kept); rows: int32[n] table rows; lengths: known tokens of each = position of the drawn token.
+
+        bits: uint32[n, words] of grammar masks or None.
+        """
         c = inputs.columns
-        for d, (row, n) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
-            x = logits[d]
-            p = inputs.inits[row].params
-            history = inputs.history[row, :n]
-            if p.repetition_penalty != 1.0:
-                seen = np.unique(history)
-                x[seen] = np.where(x[seen] > 0, x[seen] / p.repetition_penalty, x[seen] * p.repetition_penalty)
-            if p.presence_penalty or p.frequency_penalty:
-                ids, counts = np.unique(history[c["prompt_len"][row] :], return_counts=True)
-                x[ids] -= (p.frequency_penalty * counts + p.presence_penalty).astype(np.float32)
-            for token, bias in p.logit_bias.items():
-                x[token] += bias
-            if p.allowed_token_ids is not None:
-                keep = np.zeros(len(x), bool)
-                keep[p.allowed_token_ids] = True
-                x[~keep] = -np.inf
-            if n - c["prompt_len"][row] < p.min_tokens:
-                x[inputs.inits[row].stop_ids] = -np.inf
-            if bits is not None:
-                x[~np.unpackbits(bits[d].view(np.uint8), bitorder="little", count=len(x)).astype(bool)] = -np.inf
-            if p.greedy:
-                out[d] = int(np.argmax(x))
-                continue
-            u = _mix(c["seed"][row : row + 1] + _U((n * 0x9E3779B97F4A7C15) & (2**64 - 1)))[0] >> _U(11)
-            q = np.exp((x - x.max()).astype(np.float64) / p.temperature)
-            q /= q.sum()
-            out[d] = int(np.searchsorted(np.cumsum(q), float(u) / 2**53, side="right"))
-        return out
+        mask_row, masks = _masks(rows, inputs, bits, self._vocabulary)
+        bias = [inputs.bias.get(r, (NO_IDS, NO_VALUES)) for r in rows.tolist()] if inputs.bias else []
+        banned = [_banned(r, n, inputs) for r, n in zip(rows.tolist(), lengths.tolist(), strict=True)] if c["min_tokens"][rows].any() else []
+        counts = [_counts(r, n, inputs) for r, n in zip(rows.tolist(), lengths.tolist(), strict=True)] if c["penalised"][rows].any() else []
+        return sample(logits, Draws(
+            c["temperature"][rows], c["top_k"][rows], c["top_p"][rows], c["min_p"][rows], c["repetition_penalty"][rows], c["presence_penalty"][rows],
+            c["frequency_penalty"][rows], c["seed"][rows], lengths.astype(np.int64), c["logprobs"][rows],
+            _ragged(counts, len(rows), np.int32, np.int32), _ragged(bias, len(rows), np.float32),
+            _ragged([(b,) for b in banned], len(rows)), mask_row, masks,
+        ))
+
+
+def _ragged(parts: Sequence[tuple[np.ndarray, ...]], rows: int, *dtypes: type) -> RaggedIds:
+    """parts[r]: ids, then one array of values per dtype."""
+    if not parts:
+        return RaggedIds.none(rows, *dtypes)
+    start = np.zeros(rows + 1, np.int32)
+    np.cumsum([len(p[0]) for p in parts], out=start[1:])
+    columns = [np.concatenate([p[i] for p in parts]) for i in range(1 + len(dtypes))]
+    return RaggedIds(start, columns[0].astype(np.int32), tuple(v.astype(t) for v, t in zip(columns[1:], dtypes, strict=True)))
+
+
+def _banned(row: int, length: int, inputs: Inputs) -> np.ndarray:
+    """Stop ids, until min_tokens were drawn."""
+    c = inputs.columns
+    return inputs.inits[row].stop_ids if length - c["prompt_len"][row] < c["min_tokens"][row] else NO_IDS
+
+
+def _counts(row: int, length: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """ids, times in the prompt, times behind it; empty where the row has no penalties."""
+    if not inputs.columns["penalised"][row]:
+        return NO_IDS, NO_IDS, NO_IDS
+    ids, place = np.unique(inputs.history[row, :length], return_inverse=True)
+    cut = min(int(inputs.columns["prompt_len"][row]), length)
+    return ids, np.bincount(place[:cut], minlength=len(ids)), np.bincount(place[cut:], minlength=len(ids))
+
+
+def _masks(rows: np.ndarray, inputs: Inputs, bits: np.ndarray | None, vocabulary: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Grammar bits and allowed_token_ids, both must allow a token. -> mask of each draw (-1 = none), uint32[masks, words]."""
+    if not inputs.allowed:
+        return (np.full(len(rows), -1, np.int32), None) if bits is None else (np.arange(len(rows), dtype=np.int32), bits)
+    if bits is None:
+        bits = np.full((len(rows), -(-vocabulary // 32)), 0xFFFFFFFF, np.uint32)
+    for d, row in enumerate(rows.tolist()):
+        if row in inputs.allowed:
+            bits[d] &= inputs.allowed[row]
+    return np.arange(len(rows), dtype=np.int32), bits

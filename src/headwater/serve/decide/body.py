@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from headwater.core.errors import UserInputError
-from headwater.decide.types import MAX_DEPTH
+from headwater.decisions.types import MAX_DEPTH
 
 MAX_INFLATED = 32 * 2**20
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
-from headwater.decide.annotations import yes_no
-from headwater.decide.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
+from headwater.decisions.annotations import yes_no
+from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import server_of
 from headwater.serve.decide import sglang
 from headwater.serve.decide.body import json_body
@@ -34,7 +34,7 @@ class Predicate(Strict):
 
 
 class ChoiceValue(Strict):
-    value: Annotated[bool | str, Field(union_mode="left_to_right", strict=True)]
+    value: StrictBool | StrictStr
     description: str | None = None
 
 

@@ -10,10 +10,10 @@ from pydantic import Field
 from starlette.responses import Response
 
 from headwater.core.errors import ContextLengthError, UserInputError
-from headwater.decide import formulas
-from headwater.decide.annotations import yes_no
-from headwater.decide.decider import ReadItem, Work
-from headwater.decide.types import DecisionRequest
+from headwater.decisions import formulas
+from headwater.decisions.annotations import yes_no
+from headwater.decisions.decider import ReadItem, Work
+from headwater.decisions.types import DecisionRequest
 from headwater.serve.context import new_id, server_of
 from headwater.serve.decide.run import decide_many, read
 from headwater.serve.errors import json_response

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headwater.core.errors import UserInputError
-from headwater.decide.annotations import yes_no
-from headwater.decide.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
+from headwater.decisions.annotations import yes_no
+from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import Server
 from headwater.serve.decide.run import decide
 from headwater.serve.errors import describe_validation, json_response, plain_error

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from headwater.core.errors import ContextLengthError, HeadwaterError, UserInputError
-from headwater.decide.annotations import yes_no
-from headwater.decide.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
+from headwater.decisions.annotations import yes_no
+from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import Server, server_of
 from headwater.serve.decide.body import json_body
 from headwater.serve.decide.run import decide

@@ -14,6 +14,8 @@ from headwater.kernels.program import Step
 
 ECHO_VOCABULARY = 320                                               # 256 bytes, then special tokens
 ECHO_EOS = 256
+ECHO_CONTEXT = 4096
+ECHO_EOS_RATE = 200                                                 # tokens, on average, until a greedy stream ends its turn
 _U = np.uint64
 _EMPTY = _U(0xDEADBEEFCAFEF00D)                                     # what a never written slot reads as: shows up in the sum
 
@@ -121,6 +123,9 @@ class EchoForward:
         at = np.arange(start, stop)
         for kv, table, array in zip(self._kv, tables, arrays, strict=True):
             kv[table[at // BLOCK_TOKENS].astype(np.int64) * BLOCK_TOKENS + at % BLOCK_TOKENS] = array[start:stop]
+
+    def row_arrays(self, tokens: int) -> list[tuple[tuple[int, ...], np.dtype]]:
+        return [((tokens,), np.dtype(np.uint64))] * len(self._kv)
 
     def close(self) -> None:
         self._kv = []

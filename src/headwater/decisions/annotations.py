@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.core.errors import UserInputError
-from headwater.decide.types import Answer, Option, Question, as_text
+from headwater.decisions.types import Answer, Option, Question, as_text
 
 
 @dataclass(frozen=True, slots=True)

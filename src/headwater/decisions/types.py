@@ -103,6 +103,11 @@ class Answer:
     prompt_ids: list[int] | None = None
     label_ids: list[list[int]] | None = None
 
+    @property
+    def by_value(self) -> dict[Any, float]:
+        """Probability by option value, in the order of the question."""
+        return {o.value: float(p) for o, p in zip(self.question.options, self.probabilities, strict=True)}
+
 
 @dataclass(slots=True)
 class DecisionUsage:
@@ -116,8 +121,22 @@ class DecisionUsage:
 
 @dataclass(slots=True)
 class DecisionResult:
+    """Answers in the order of the questions; `result["name"]` finds one."""
+
     answers: list[Answer]
     usage: DecisionUsage = field(default_factory=DecisionUsage)
+
+    def __getitem__(self, name: str) -> Answer:
+        for a in self.answers:
+            if a.question.name == name:
+                return a
+        raise KeyError(name)
+
+    def filled(self, form: type) -> Any:
+        """An instance of the annotated class whose fields were the questions."""
+        from headwater.decisions.annotations import fill
+
+        return fill(form, self.answers)
 
 
 def as_text(value: Any, where: str) -> str:

@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from typing import Literal
 
 from headwater.core.errors import UserInputError
-from headwater.decide.types import Kind, Option, Question
+from headwater.decisions.types import Kind, Option, Question
 
 LATEST = 1
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from headwater.core.errors import UserInputError
-from headwater.decide import formulas
-from headwater.decide.types import Question
+from headwater.decisions import formulas
+from headwater.decisions.types import Question
 
 BUCKETS = (2, 3, 4, 6, 10, 26, 255, 4096)
 

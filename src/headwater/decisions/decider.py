@@ -13,10 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from headwater.core.errors import ContextLengthError
-from headwater.decide import formulas, wording
-from headwater.decide.calibration import Temperatures
-from headwater.decide.trie import OptionTrie
-from headwater.decide.types import Answer, DecisionRequest, DecisionResult, DecisionUsage, Question
+from headwater.decisions import formulas, wording
+from headwater.decisions.calibration import Temperatures
+from headwater.decisions.trie import OptionTrie
+from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, DecisionUsage, Question
 
 
 class TextSide(Protocol):
