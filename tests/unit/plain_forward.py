@@ -107,7 +107,7 @@ def _attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, spec) -> np.ndarray:
     if spec.softcap:
         scores = spec.softcap * np.tanh(scores / spec.softcap)
     behind = np.arange(n)[:, None] - np.arange(n)[None, :]
-    seen = (behind >= 0 if spec.causal else behind == behind) & (behind < (spec.window or n + 1))
+    seen = (behind >= (0 if spec.causal else -n)) & (behind < (spec.window or n + 1))
     scores = np.where(seen, scores, -np.inf)
     p = np.exp(scores - scores.max(-1, keepdims=True))
     return np.einsum("hqk,khd->qhd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)

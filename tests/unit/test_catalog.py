@@ -26,7 +26,8 @@ def install(folder: Path, name: str, version: str, files: dict[str, bytes]) -> N
 def two_parts(tmp_path, monkeypatch):
     """A catalog with one model in two packages, and the folder in which they are installed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    entry = CatalogEntry("toy", (("toy-part1", "1.0"), ("toy-part2", "1.0")), r"\.part\d$", hashlib.sha256(b"left right").hexdigest(), 10, "MIT", "toy")
+    parts, sha256 = (("toy-part1", "1.0"), ("toy-part2", "1.0")), hashlib.sha256(b"left right").hexdigest()
+    entry = CatalogEntry("toy", parts, r"\.part\d$", sha256, 10, "MIT", "a toy")
     monkeypatch.setitem(CATALOG, "toy", entry)
     site = tmp_path / "site"
     install(site, "toy-part1", "1.0", {"toy1/data.part0": b"left ", "toy1/__init__.py": b"raise SystemExit('imported')"})
@@ -50,7 +51,7 @@ def test_a_missing_package_names_the_command_that_installs_all_parts(tmp_path, m
 
 
 def test_terms_must_be_accepted_before_anything_else_happens():
-    with pytest.raises(UserInputError, match="Gemma Terms of Use.*--accept-licence"):
+    with pytest.raises(UserInputError, match=r"Gemma Terms of Use.*--accept-licence"):
         resolve("gemma-3-270m")
 
 

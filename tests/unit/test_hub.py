@@ -109,8 +109,8 @@ def run(hub, tmp_path):
     """Fetch in a fresh process: the library reads its environment at import."""
     def go(reference: str, **changes: str) -> subprocess.CompletedProcess[str]:
         env = {
-            "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1", "PYTHONPATH": ":".join(sys.path),
-            "HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "*",
+            "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path), "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1", "HF_ENDPOINT": hub.url, "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "*",
         } | changes
         return subprocess.run([sys.executable, "-c", FETCH, reference], env=env, capture_output=True, text=True, timeout=120, check=False)
 

@@ -43,7 +43,8 @@ def test_a_tensor_that_nobody_reads_is_refused_rather_than_lost(tmp_path):
 
 
 def test_biases_that_a_family_may_have_are_used(tmp_path):
-    biases = {f"model__layers__{i}__self_attn__{m}_proj__bias": np.full(n, 0.1, np.float32) for i in (0, 1) for m, n in (("q", 64), ("k", 32), ("v", 32))}
+    sizes = {"q": 64, "k": 32, "v": 32}
+    biases = {f"model__layers__{i}__self_attn__{m}_proj__bias": np.full(n, 0.1, np.float32) for i in (0, 1) for m, n in sizes.items()}
     plain = forward(load_model(tiny.write_folder("llama", tmp_path / "plain")).program, tiny.tokens(1, 5))
     assert np.abs(forward(load_model(changed(tmp_path, "llama", **biases)).program, tiny.tokens(1, 5)) - plain).max() > 1e-3
 

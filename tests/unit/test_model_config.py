@@ -81,7 +81,10 @@ def test_a_hostile_number_is_one_line_that_names_its_key(key, value, says):
     assert "\n" not in str(e.value)
 
 
-@given(st.dictionaries(st.sampled_from(sorted(LLAMA) + ["llama.rope.scaling.factor", "llama.rope.scaling.type", "llama.attention.key_length"]), st.one_of(
+_KEYS = [*sorted(LLAMA), "llama.rope.scaling.factor", "llama.rope.scaling.type", "llama.attention.key_length"]
+
+
+@given(st.dictionaries(st.sampled_from(_KEYS), st.one_of(
     st.integers(-(1 << 70), 1 << 70), st.floats(), st.text(max_size=5), st.booleans(), st.lists(st.integers(-5, 300), max_size=3), st.none(),
     st.sampled_from(["yarn", "linear", "llama3", "longrope"]),
 ), min_size=1, max_size=4))

@@ -92,7 +92,8 @@ def _decoder_shapes(name: str, c: Mapping[str, Any]) -> dict[str, tuple[int, ...
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (c["vocab_size"], d), "model.norm.weight": (d,)}
     if not c["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (c["vocab_size"], d)
-    norms = ["input_layernorm", "post_attention_layernorm"] + (["pre_feedforward_layernorm", "post_feedforward_layernorm"] if name == "gemma3" else [])
+    norms = ["input_layernorm", "post_attention_layernorm"]
+    norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"] if name == "gemma3" else []
     for i in range(c["num_hidden_layers"]):
         p = f"model.layers.{i}."
         shapes |= {f"{p}{n}.weight": (d,) for n in norms}
@@ -173,7 +174,8 @@ def write_llama_gguf(name: str, path: Path) -> Path:
     c, hub = CONFIGS[name], tensors(name)
     names = {
         "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+        "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     }
     arrays = {
         "token_embd.weight": hub["model.embed_tokens.weight"], "output_norm.weight": hub["model.norm.weight"], "output.weight": hub["lm_head.weight"],

@@ -10,6 +10,8 @@ from headwater.core.errors import FormatError
 from headwater.core.kvspec import CacheGroup, KVSpec, StateSpec
 from headwater.model.rope import SCALINGS, RopeConfig
 
+Pooling = Literal["none", "mean", "cls", "last"]
+POOLINGS: tuple[Pooling, ...] = ("none", "mean", "cls", "last")           # in the order of GGUF's pooling_type
 LIMITS = {"vocab": 1 << 22, "dim": 1 << 18, "layers": 1 << 11, "ffn": 1 << 20, "heads": 1 << 12, "head_dim": 1 << 12, "context": 1 << 28}
 
 
@@ -69,7 +71,7 @@ class ModelConfig:
     logit_scale: float = 1.0
     causal: bool = True
     token_types: int = 0
-    pooling: Literal["none", "mean", "cls", "last"] = "none"
+    pooling: Pooling = "none"
     normalise: bool = False
 
     def __post_init__(self) -> None:

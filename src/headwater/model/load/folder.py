@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from headwater.core.errors import FormatError
+from headwater.model.config import Pooling
 from headwater.model.load.facts import Facts
 from headwater.model.load.safetensors import parse_json_object
 
 MAX_JSON = 1 << 22
-_POOLING_KEYS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
+_POOLING_KEYS: dict[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class HubFolder:
 
     config: Mapping[str, Any]
     generation: Mapping[str, Any]
-    pooling: str
+    pooling: Pooling
 
     @classmethod
     def read(cls, folder: Path) -> HubFolder:
@@ -47,7 +48,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return parse_json_object(text, label)
 
 
-def _pooling(folder: Path) -> str:
+def _pooling(folder: Path) -> Pooling:
     """sentence-transformers keeps it in 1_Pooling/config.json."""
     path = folder / "1_Pooling" / "config.json"
     if not path.is_file():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from headwater.core.errors import FormatError
-from headwater.model.config import LIMITS, DeltaConfig, ModelConfig
+from headwater.model.config import LIMITS, POOLINGS, DeltaConfig, ModelConfig
 from headwater.model.load.facts import Facts
 from headwater.model.rope import RopeConfig
 
@@ -139,9 +139,7 @@ def _hybrid(f: Facts, layers: int) -> dict[str, Any]:
 
 def _bert(f: Facts, common: dict[str, Any], tensors: Mapping[str, Any]) -> ModelConfig:
     types = tensors.get("token_types.weight")
-    pooling = {0: "none", 1: "mean", 2: "cls", 3: "last"}.get(f.integer("pooling_type", 1))
-    if pooling is None:
-        raise f.wrong("pooling_type", "must be 0 (none), 1 (mean), 2 (cls) or 3 (last)")
+    pooling = POOLINGS[f.integer("pooling_type", 1, high=len(POOLINGS) - 1)]
     return ModelConfig(
         **common, eps=f.number("attention.layer_norm_epsilon"), rope=None, tied=True, causal=f.flag("attention.causal", False),
         token_types=types.shape[0] if types is not None and len(types.shape) == 2 else 0, pooling=pooling, normalise=True,

@@ -55,8 +55,11 @@ def fetch(text: str, progress: bool = False) -> list[Path]:
         raise UserInputError(f"model '{text}': FILE must end in .gguf; leave it out to take a safetensors folder", field="model")
     split = _SPLIT.fullmatch(file)
     files = [file] if split is None else [f"{split['stem']}-{i:05}-of-{split['count']}.gguf" for i in range(1, min(int(split["count"]), 4096) + 1)]
-    paths = [Path(_ask(reference, lambda f=f: hub.hf_hub_download(reference.repo, f, revision=reference.revision))) for f in files]
-    return paths[:1]                                                 # a split file's siblings are found next to its first part
+
+    def take(name: str) -> Path:
+        return Path(_ask(reference, lambda: hub.hf_hub_download(reference.repo, name, revision=reference.revision)))
+
+    return [take(name) for name in files][:1]                        # a split file's siblings are found next to its first part
 
 
 def _choose(reference: HubReference, names: list[str]) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headwater.core.errors import FormatError
-from headwater.model.config import LIMITS, DeltaConfig, ModelConfig
+from headwater.model.config import LIMITS, DeltaConfig, ModelConfig, Pooling
 from headwater.model.load.facts import Facts
 from headwater.model.rope import RopeConfig
 
@@ -21,7 +21,7 @@ _TIED = {"gemma3": True}
 _SCALING_NAMES = {"default": "none", "su": "longrope"}
 
 
-def config_from_hub(label: str, values: Mapping[str, Any], pooling: str = "none") -> ModelConfig:
+def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "none") -> ModelConfig:
     """values: the parsed config.json; pooling: from the folder's pooling configuration, for encoders.
 
     Raises FormatError naming the key for anything missing, mistyped or inconsistent.
@@ -103,13 +103,13 @@ def _delta(f: Facts) -> DeltaConfig:
 
 def _rope(f: Facts, kind: str, head_dim: int, context: int, theta: float, partial: float) -> RopeConfig:
     """kind: which entry of rope_parameters, where it has one per kind of layer."""
-    params = f.under("rope_parameters") if f.has("rope_parameters") else None
-    if params is not None and params.has(kind):
-        params = params.under(kind)
-    old = params is None
-    if old:
-        params = f.under("rope_scaling") if f.has("rope_scaling") and kind == "full_attention" else Facts(f.label, {}, "rope_scaling.")
-        theta = f.number("rope_theta", theta) if kind == "full_attention" else theta
+    if f.has("rope_parameters"):
+        params = f.under("rope_parameters")
+        params = params.under(kind) if params.has(kind) else params
+    elif kind == "full_attention":
+        params, theta = f.under("rope_scaling"), f.number("rope_theta", theta)
+    else:
+        params = Facts(f.label, {}, "rope_scaling.")
     scaling = params.text("rope_type", params.text("type", "default"))
     theta, dims = params.number("rope_theta", theta), head_dim * params.number("partial_rotary_factor", f.number("partial_rotary_factor", partial))
     original = params.integer("original_max_position_embeddings", f.integer("original_max_position_embeddings", context))
@@ -140,12 +140,12 @@ def _attention_factor(params: Facts, scaling: str, default_factor: float) -> flo
     return (unit * above + 1.0) / (unit * below + 1.0)
 
 
-def _bert(f: Facts, common: dict[str, Any], pooling: str) -> ModelConfig:
+def _bert(f: Facts, common: dict[str, Any], pooling: Pooling) -> ModelConfig:
     if f.text("hidden_act", "gelu") != "gelu":
         raise f.wrong("hidden_act", f"is '{f.text('hidden_act')[:40]}'; this family computes gelu")
     if f.text("position_embedding_type", "absolute") != "absolute":
         raise f.wrong("position_embedding_type", "must be 'absolute'")
     return ModelConfig(
         **common, eps=f.number("layer_norm_eps", 1e-12), rope=None, tied=True, causal=False,
-        token_types=f.integer("type_vocab_size", 2, high=1 << 16), pooling=pooling if pooling != "none" else "mean", normalise=True,  # type: ignore[arg-type]
+        token_types=f.integer("type_vocab_size", 2, high=1 << 16), pooling=pooling if pooling != "none" else "mean", normalise=True,
     )
