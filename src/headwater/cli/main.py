@@ -10,7 +10,9 @@ from headwater import __version__
 from headwater.cli import chat, complete, decide, doctor, models, serve
 from headwater.core.errors import HeadwaterError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Headwater: language models on CPU servers.")
+HELP = "Headwater: language models on CPU servers."
+# rich_markup_mode None: drawing the help with rich would import it, which takes longer than everything else together
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=HELP)
 
 
 def _version(value: bool) -> None:

@@ -21,7 +21,8 @@ Source = tuple[Chain, np.ndarray]                                  # a running r
 class KVManager:
     """All cache state of one executor.
 
-    `wanted`: gives node arrays that the next waiting requests would read, asked for only when the policy uses it.
+    `wanted`: gives node arrays that the next waiting requests would read, asked for only when the policy uses it. `denies`: fault injection,
+    asked before each reservation; True lets it fail.
     """
 
     def __init__(self, caps: Caps, policy: EvictPolicy, producer: str = "exact", block: int = BLOCK_TOKENS) -> None:
@@ -33,6 +34,7 @@ class KVManager:
         self.can_cut = spec.can_cut
         self.stateful = bool(spec.states)
         self.wanted: Callable[[], Iterable[np.ndarray]] = tuple
+        self.denies: Callable[[], bool] | None = None
         self.copies = np.zeros(len(spec.groups), np.int64)
         self.evicted = 0
         self.points_made = 0
@@ -210,7 +212,7 @@ class KVManager:
 
     def _make_room(self, k: int, now: float) -> int:
         """Evict until k more blocks are free in every group, as far as possible; how many there are, at most k."""
-        if k <= 0:
+        if k <= 0 or (self.denies is not None and self.denies()):
             return 0
         short = k - self.nodes.n_free
         if short > 0 and self.nodes.n_cached:
@@ -233,6 +235,12 @@ class KVManager:
         self.index.remove(node)
         self.nodes.n_cached -= 1
         self.nodes.free(np.array([node], np.int32))
+
+    def empty(self, now: float) -> None:
+        """Drop everything that nobody reads: cached blocks and checkpoints."""
+        self.evicted += evict(self.nodes, self.policy, self.nodes.n_cached, now, self._remove)
+        for point in [p for p in self.points.all if p.pins == 0]:
+            self.drop_point(point)
 
     def commit(self, chain: Chain, tokens: np.ndarray, done: int) -> list[int]:
         """Publish the full blocks of tokens[:done] that the index does not know yet; their keys."""

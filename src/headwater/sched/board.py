@@ -89,17 +89,17 @@ class Board:
         """A waiting request becomes a running row whose first `start` tokens have state."""
         self.queue.remove(seq.row)
         row = self.rows.add(seq)
-        seq.stage, seq.chain, seq.settled = Stage.RUNNING, chain, False
+        seq.stage, seq.chain = Stage.RUNNING, chain
         self.rows.done[row] = start
         self.rows.room[row] = chain.n * self.kv.block
         self.rows.published[row] = chain.published * self.kv.block
         draws = seq.request.max_new > 0
         self.rows.want[row] = (Want.SAMPLE | (Want.MASK if seq.request.mask else Want.NONE)) if draws else Want.NONE
         if seq.cached < 0:
-            seq.cached = min(start, seq.prompt_len)
+            seq.cached = seq.counted = min(start, seq.prompt_len)
             self.count.cached += seq.cached
             self.count.forks += start > 0
-        seq.reached = max(seq.reached, start)
+        self.rows.reached[row] = max(seq.reached, start)
         self.forest.announce(seq, start)
         return row
 
@@ -128,6 +128,7 @@ class Board:
         else:
             self.kv.drop(chain, now)
             seq.chain = None
+        seq.reached = int(self.rows.reached[row])
         self.rows.remove(row)
         self.leaves.append(row)
         self.trims.pop(row, None)
@@ -197,8 +198,24 @@ class Board:
                 self.say(seq, "error", error=f"{reason} ({seq.losses} times while this request was running)")
             else:
                 self._again(seq)
+        self._unhold()
+        self.leaves.clear()
+
+    def fail_all(self, reason: str) -> None:
+        """An invariant broke: no state can be trusted; every running row fails, waiting requests stay."""
+        for row in self.rows.index().tolist():
+            seq = self.rows.at(row)
+            self.rows.remove(row)
+            self.leaves.append(row)
+            self.count.failed += 1
+            seq.stage, seq.chain, seq.row, seq.pending = Stage.GONE, None, -1, []
+            self.say(seq, "error", error=reason)
+            self._forget(seq)
+        self._unhold()
+
+    def _unhold(self) -> None:
+        """Held states lost their blocks; they stay as names, their forks recompute."""
         for seq in self.forest.held.values():
             seq.chain, seq.reached = None, 0
         self.forest.clear()
-        self.leaves.clear()
         self.trims.clear()

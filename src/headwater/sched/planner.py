@@ -152,7 +152,7 @@ class Planner:
         for i in order:
             others -= 1
             left = budget.tokens - build.features.tokens
-            if left <= 0:
+            if left <= 0 or build.full:
                 return
             seq = seqs[i]
             if i < len(running):
@@ -178,6 +178,7 @@ class Planner:
         least = min(n, _LEAST) if not build.chunks else 0
         if cost is None or n <= least or cost.step_seconds(build.with_chunk(done, n, int(n == pending))) <= budget.seconds:
             return n
+        build.full = True
         low, high = least, n                                        # low fits or is granted, high does not fit
         while high - low > max(1, low // 16):
             middle = (low + high) // 2

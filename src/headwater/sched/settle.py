@@ -51,7 +51,8 @@ class Settler:
         for row in idx[prompts].tolist():
             seq = rows.at(row)
             end = min(int(rows.done[row]), seq.prompt_len)
-            fresh = max(end - seq.reached, 0)
+            fresh = max(end - seq.counted, 0)
+            seq.counted += fresh
             seq.computed += fresh
             board.count.computed += fresh
         one = good & (counts == 1)
@@ -59,14 +60,10 @@ class Settler:
         for i in np.flatnonzero(good & (counts > 1)).tolist():
             for token in result.tokens.row(i):
                 rows.append(plan.rows[i : i + 1], token)
-        for i in np.flatnonzero(good).tolist():
-            seq = rows.at(int(plan.rows[i]))
-            seq.settled = True
-            done = int(rows.done[plan.rows[i]])
-            if done <= seq.reached:
-                board.count.recomputed += int(result.n_ok[i])
-            else:
-                seq.reached = done
+        again = np.clip(rows.reached[idx] - before, 0, result.n_ok[good])
+        board.count.recomputed += int(again.sum())
+        rows.reached[idx] = np.maximum(rows.reached[idx], rows.done[idx])
+        rows.settled[idx] = True
 
     def _checkpoint(self, border: Border, good: bool, now: float) -> None:
         board, rows = self.board, self.board.rows

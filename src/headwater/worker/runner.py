@@ -12,12 +12,13 @@ from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Step
 from headwater.worker.forward import Forward
-from headwater.worker.inputs import Inputs
+from headwater.worker.inputs import Inputs, positions_of
 from headwater.worker.masks import Masks
 from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
 from headwater.worker.sampler import FAILURES, Sampler
 from headwater.worker.verify import accept
 
+NO_ROWS = np.zeros(0, np.int64)
 Export = Callable[[list[np.ndarray]], None]
 
 
@@ -101,18 +102,20 @@ class Runner:
             self.forward.copy_blocks(plan.copies)
         draws, found = find_draws(plan), find_reads(plan, inputs)
         where = np.unique(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
-        step = inputs.step(plan, where)
+        step = whole = inputs.step(plan, where)
         imported = self._import(plan) if self._imports else []
         if imported:
             step = drop_rows(step, np.array(imported))
         result = StepResult(plan.step, Ragged.of([]), plan.n_new.astype(np.int32, copy=True))
         tokens = [np.zeros(0, np.int32)] * len(plan.rows)
         if len(step.tokens):
+            guessed = self._keep_states(plan)
             hidden = self.forward.hidden(step)
             if found:
                 result.reads = serve_reads(found, inputs, plan, self.forward, hidden, where)
             if len(draws.sampled):
                 self._draw(plan, draws, hidden[np.searchsorted(where, draws.at)] if len(where) != len(draws.at) else hidden, result, tokens)
+            self._replay(whole, plan, guessed, result)
         if plan.state_copies is not None and len(plan.state_copies):
             self.forward.copy_states(plan.state_copies)
         if self._exports:
@@ -120,6 +123,30 @@ class Runner:
         result.tokens = Ragged.of(tokens)
         result.seconds = time.perf_counter() - began
         return result
+
+    def _keep_states(self, plan: StepPlan) -> np.ndarray:
+        """Copy the recurrent states of rows with guesses aside, before they run over guesses that may be wrong; -> those plan rows."""
+        if plan.state_in is None or plan.state_out is None or not plan.n_guess.any():
+            return NO_ROWS
+        guessed = np.flatnonzero(plan.n_guess)
+        aside = plan.state_out[guessed] + self.forward.caps.slots
+        self.forward.copy_states(np.stack([plan.state_in[guessed], aside], axis=1))
+        return guessed
+
+    def _replay(self, step: Step, plan: StepPlan, guessed: np.ndarray, result: StepResult) -> None:
+        """Rows with a refused guess run their accepted tokens again from the state kept aside: the same sequential update, the same bits."""
+        rows = guessed[result.n_ok[guessed] < plan.n_new[guessed]]
+        if not len(rows):
+            return
+        assert plan.state_out is not None
+        counts = result.n_ok[rows]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        at = np.arange(start[-1]) + np.repeat(plan.tokens.start[rows] - start[:-1], counts)
+        slots = plan.state_out[rows]
+        self.forward.hidden(Step(
+            plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
+            (slots + self.forward.caps.slots).astype(np.int32), slots,
+        ))
 
     def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult, tokens: list[np.ndarray]) -> None:
         """Sample every place, verify guesses, fill tokens, n_ok and logprobs."""
