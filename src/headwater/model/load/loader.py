@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,7 +111,7 @@ def _open_folder(folder: Path) -> Source:
     if not is_hub_folder(folder):
         raise UserInputError(f"model: {folder} holds no config.json; a folder from a model hub or a .gguf file is needed", field="model")
     described = HubFolder.read(folder)
-    config = config_from_hub(f"{folder.name}/config.json", described.config, described.pooling)
+    config = config_from_hub(f"{folder.name}/config.json", described.config, described.pooling, described.normalise)
     file = open_safetensors(folder)
     return Source(file, config, TokenizerSource("hub", folder=folder), described.generation)
 
@@ -197,7 +197,7 @@ def _pack(file: str, part: MatrixPart, raw: np.ndarray, target: str) -> Part:
 def _identity(source: Source, weights: str) -> str:
     """Hash of the facts, the tensor table and the first and last 2 KiB of every tensor; whole-file hashes are the catalog's business."""
     h = hashlib.blake2b(digest_size=16)
-    h.update(repr((source.config, weights)).encode())
+    h.update(repr((replace(source.config, label="", name=""), weights)).encode())      # the same file under another name is the same model
     for name in sorted(source.file.tensors):
         t = source.file.tensors[name]
         h.update(f"{t.name} {t.ggml_type} {t.shape} {t.nbytes}\n".encode())
