@@ -164,16 +164,13 @@ def _tokenizer(source: Any) -> Tokenizer:
 
 
 def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
-    """Every end-of-turn id of the tokenizer and of the generation config stops."""
-    template = tokenizer.chat_template
-    if spec.chat_template is not None:
-        try:
-            template = Path(spec.chat_template).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise UserInputError(f"--chat-template {spec.chat_template}: {e}", "chat_template") from None
+    """Every end-of-turn id of the tokenizer and of the generation config stops. A given template is compiled now, the model's own on first use."""
     eos = generation.get("eos_token_id", ())
     named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
-    return TextModel(name, tokenizer, template, tokenizer.turn_end_ids | named)
+    text = TextModel(name, tokenizer, tokenizer.turn_end_ids | named, Path(spec.chat_template) if spec.chat_template else None)
+    if spec.chat_template:
+        _ = text.template
+    return text
 
 
 def context_of(spec: EngineSpec, model_context: int) -> int:

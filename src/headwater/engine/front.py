@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -200,7 +200,7 @@ class Front:
     @property
     def model_info(self) -> ModelInfo:
         i = self.client.info
-        return ModelInfo(self.text.name, i.context, i.vocabulary, self.text.stop_ids, self.text.template is not None, i.identity)
+        return ModelInfo(self.text.name, i.context, i.vocabulary, self.text.stop_ids, self.text.has_chat, i.identity)
 
     def stats(self) -> EngineStats:
         return self.client.stats()
@@ -211,7 +211,7 @@ class Front:
 
     # -- text ----------------------------------------------------------------------------------------------------------------------------
 
-    def render_chat(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, **names: Any) -> list[int]:
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **names: Any) -> list[int]:
         """See `TextModel.render_chat`."""
         return self.text.render_chat(messages, tools, **names)
 
