@@ -87,7 +87,10 @@ def rope(x: Rows, head_dim: int, spec: Rope) -> Rows:
 
 
 def attend(q: Rows, k: Rows, v: Rows, spec: Attend) -> Rows:
-    """Write k, v f32[n, kv_heads · head_dim] to the cache (rounded to its format), then attend with q f32[n, heads · head_dim] over the row's blocks."""
+    """Write k, v f32[n, kv_heads · head_dim] to the cache (rounded to its format), then attend with q over the row's blocks.
+
+    q: f32[n, heads · head_dim] -> f32[n, heads · head_dim].
+    """
     return q.program.record("attend", (q, k, v), spec.heads * spec.head_dim, spec=spec)
 
 
@@ -112,7 +115,10 @@ def reads(x: Rows) -> Rows:
 
 
 def short_conv(x: Rows, weight: np.ndarray, state: str, layer: int, *, activation: bool) -> Rows:
-    """Causal depthwise convolution over time. weight: f32[dim, width]; the last width - 1 inputs of a row live in state `state`. activation: silu after it."""
+    """Causal depthwise convolution over time. weight: f32[dim, width]; the last width - 1 inputs of a row live in state `state`.
+
+    activation: silu after it.
+    """
     return x.program.record("short_conv", (x,), x.dim, weight=weight, state=state, layer=layer, activation=activation)
 
 
@@ -132,7 +138,10 @@ class GatedDelta:
 
 
 def gated_delta(q: Rows, k: Rows, v: Rows, beta: Rows, decay: Rows, a_log: np.ndarray, dt_bias: np.ndarray, spec: GatedDelta) -> Rows:
-    """Sequential float32 update in token order. beta, decay: f32[n, value_heads] raw (sigmoid and α = exp(−exp(a_log) · softplus(decay + dt_bias)) inside)."""
+    """Sequential float32 update in token order. beta, decay: f32[n, value_heads] raw.
+
+    Inside: β = sigmoid(beta), α = exp(−exp(a_log) · softplus(decay + dt_bias)).
+    """
     return q.program.record("gated_delta", (q, k, v, beta, decay), spec.value_heads * spec.value_dim, a_log=a_log, dt_bias=dt_bias, spec=spec)
 
 

@@ -100,7 +100,10 @@ class Step:
 
 @dataclass(slots=True)
 class KVArrays:
-    """The cache of one group of layers. format 'f16': k float16[layers, blocks, kv_heads, head_dim, 16], v float16[layers, blocks, kv_heads, 16, head_dim]."""
+    """The cache of one group of layers.
+
+    format 'f16': k float16[layers, blocks, kv_heads, head_dim, 16], v float16[layers, blocks, kv_heads, 16, head_dim].
+    """
 
     k: np.ndarray
     v: np.ndarray

@@ -140,4 +140,5 @@ def _merge(old: ReadResult | None, new: ReadResult) -> ReadResult:
     hidden = new.hidden
     if old.hidden is not None:
         hidden = old.hidden if hidden is None else np.concatenate([old.hidden, hidden])
-    return ReadResult(new.labels if new.labels is not None else old.labels, old.prompt + new.prompt, hidden)
+    labels = new.labels if new.labels is not None else old.labels
+    return ReadResult(labels, old.prompt + new.prompt, hidden, new.lse if new.lse is not None else old.lse)
