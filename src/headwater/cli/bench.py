@@ -109,3 +109,46 @@ def serve(
         for name, value in result.items():
             report.add(name, "headwater", Figure(name, "", [value]))
         report.save(json)
+
+
+@app.command("decide")
+def decide(
+    folder: Path = typer.Argument(Path("../shared/data/classify"), help="Folder with BIG-Bench-Hard task files."),
+    model: str = MODEL,
+    count: int = typer.Option(100, min=1, help="Examples per task."),
+    plot: Path = typer.Option(None, help="Write a reliability plot (needs headwater[plots])."),
+    json: Path = JSON,
+) -> None:
+    """Accuracy, Brier, ECE, label mass and order consistency of decisions, beside controls that need no state or no model."""
+    from dataclasses import asdict
+    from json import dumps
+
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    from headwater.bench.decide import evaluate, load_task, reliability_plot
+    from headwater.bench.report import environment
+    from headwater.core.errors import UserInputError
+    from headwater.llm import LLM
+
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise UserInputError(f"{folder}: no task files there", field=str(folder))
+    llm = LLM(model)
+    results = {}
+    for file in track(files, description="tasks", console=Console(stderr=True)):
+        results[file.stem] = evaluate(lambda rs: [r for _, r in llm.decide_requests(list(enumerate(rs)), None)], load_task(file, count))
+    llm.close()
+    table = Table("task", "n", "accuracy", "both orders", "no state", "first", "frequent", "chance", "Brier", "ECE", "floor", "mass", "consistent")
+    for name, r in results.items():
+        d = r["decisions"]
+        cells = [d.accuracy, r["both orders averaged"].accuracy, r["no state"].accuracy, r["first option"], r["most frequent place"], r["chance"]]
+        cells += [d.brier, d.ece, d.ece_floor, d.label_mass, r["order consistency"]]
+        table.add_row(name, str(r["n"]), *(f"{c:.3f}" for c in cells))
+    Console().print(table)
+    points = [p for r in results.values() for p in r["points"]]
+    if plot:
+        reliability_plot(points, plot, f"{model}: {len(points)} decisions")
+    if json:
+        json.write_text(dumps({"environment": environment(), "tasks": results}, default=asdict, indent=1) + "\n", "utf-8")
