@@ -94,7 +94,12 @@ class Dialect:
     def unread(self, read: set[str]) -> list[str]:
         """Names in the file that nothing asked for and that a forward pass would need somebody to ask for."""
         spare = {"lm_head.weight", "output.weight"} if self._config.tied else set()
-        return [n for n in self._tensors if n not in read and n not in spare and not _NEVER_READ.fullmatch(n)]
+        return [n for n in self._tensors if n not in read and n not in spare and not _NEVER_READ.fullmatch(n) and not self._guesses_ahead(n)]
+
+    def _guesses_ahead(self, name: str) -> bool:
+        """GGUF files of hybrid models append blocks that only guess further tokens."""
+        block = _BLOCK_NAME.fullmatch(name)
+        return self._config.family == "hybrid" and block is not None and int(block[1]) >= self._config.layers
 
 
 def _swap(tail: str, table: Mapping[str, str]) -> str:

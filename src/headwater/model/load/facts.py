@@ -67,6 +67,13 @@ class Facts:
             return tuple(self._integer(key, v, low, high) for v in self._items(key, value, count))
         return (self._integer(key, value, low, high),) * count
 
+    def flags(self, key: str, count: int) -> tuple[bool, ...]:
+        """A list of `count` truth values."""
+        value = self._get(key, _MISSING)
+        if not isinstance(value, list | tuple | np.ndarray) or not all(isinstance(v, bool | np.bool_) for v in value[:MAX_ITEMS]):
+            raise self.wrong(key, f"is {_show(value)}; a list of {count} truth values is needed")
+        return tuple(bool(v) for v in self._items(key, value, count))
+
     def numbers(self, key: str, count: int) -> tuple[float, ...]:
         """A list of `count` finite numbers."""
         value = self._get(key, _MISSING)

@@ -21,8 +21,8 @@ _TIED = {"gemma3": True}
 _SCALING_NAMES = {"default": "none", "su": "longrope"}
 
 
-def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "none") -> ModelConfig:
-    """values: the parsed config.json; pooling: from the folder's pooling configuration, for encoders.
+def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "none", normalise: bool = True) -> ModelConfig:
+    """values: the parsed config.json; pooling, normalise: from the folder's other files, for encoders.
 
     Raises FormatError naming the key for anything missing, mistyped or inconsistent.
     """
@@ -50,7 +50,7 @@ def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "n
         "context": f.integer("max_position_embeddings", low=1, high=LIMITS["context"]),
     }
     if family == "bert":
-        return _bert(f, common, pooling)
+        return _bert(f, common, pooling, normalise)
     _check_activation(f, family)
     common["tied"] = f.flag("tie_word_embeddings", _TIED.get(family, False) if outer_tied is None else outer_tied)
     common["eps"] = f.number("rms_norm_eps", 1e-6)
@@ -140,12 +140,13 @@ def _attention_factor(params: Facts, scaling: str, default_factor: float) -> flo
     return (unit * above + 1.0) / (unit * below + 1.0)
 
 
-def _bert(f: Facts, common: dict[str, Any], pooling: Pooling) -> ModelConfig:
+def _bert(f: Facts, common: dict[str, Any], pooling: Pooling, normalise: bool) -> ModelConfig:
     if f.text("hidden_act", "gelu") != "gelu":
         raise f.wrong("hidden_act", f"is '{f.text('hidden_act')[:40]}'; this family computes gelu")
     if f.text("position_embedding_type", "absolute") != "absolute":
         raise f.wrong("position_embedding_type", "must be 'absolute'")
     return ModelConfig(
         **common, eps=f.number("layer_norm_eps", 1e-12), rope=None, tied=True, causal=False,
-        token_types=f.integer("type_vocab_size", 2, high=1 << 16), pooling=pooling if pooling != "none" else "mean", normalise=True,
+        token_types=f.integer("type_vocab_size", 2, high=1 << 16), pooling=pooling if pooling != "none" else "mean",
+        normalise=normalise,
     )
