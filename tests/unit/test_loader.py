@@ -11,7 +11,9 @@ from plain_forward import forward
 
 from headwater.core.errors import FormatError, UserInputError
 from headwater.kernels.ops import Attend
-from headwater.model.load.loader import load_model, open_source, plan_model
+from headwater.kernels.weights import quantise
+from headwater.model.load.loader import _quantise, load_model, open_source, plan_model
+from headwater.model.load.tensors import MatrixPart
 
 
 def changed(tmp_path: Path, name: str, **arrays) -> Path:
@@ -75,6 +77,16 @@ def test_eight_bit_weights_stay_close_to_the_float_ones(tmp_path):
     folder, ids = tiny.write_folder("llama", tmp_path / "m"), tiny.tokens(3, 30)
     exact, rounded = (forward(load_model(folder, weights=w).program, ids) for w in ("as-is", "q8"))
     assert 0 < np.abs(exact - rounded).max() < 0.1
+
+
+@pytest.mark.parametrize("rows", [1, 16, 5000, 8192, 8200])
+def test_strips_of_a_large_matrix_make_the_same_bytes_as_the_whole(rows):
+    x = tiny.words(5, rows * 32).reshape(rows, 32).astype(np.float32)
+    part = MatrixPart("m", "F32", rows, 32, x.nbytes)
+    for how in ("q8", "q4"):
+        whole = quantise(x, how)
+        strips = _quantise(part, x.view(np.uint8).reshape(rows, -1), how)
+        assert (strips.rows, strips.layout, strips.data.tobytes()) == (rows, whole.layout, whole.data.tobytes())
 
 
 def test_an_unknown_weight_option_lists_the_known_ones(tmp_path):

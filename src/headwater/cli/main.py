@@ -7,7 +7,7 @@ import sys
 import typer
 
 from headwater import __version__
-from headwater.cli import chat, complete, decide, doctor, models, serve
+from headwater.cli import batch, bench, chat, complete, decide, doctor, models, serve, top
 from headwater.core.errors import HeadwaterError
 
 HELP = "Headwater: language models on CPU servers."
@@ -30,6 +30,9 @@ app.command()(serve.serve)
 app.command()(chat.chat)
 app.command()(complete.complete)
 app.add_typer(decide.app, name="decide")
+app.command("run-batch")(batch.run_batch)
+app.add_typer(bench.app, name="bench")
+app.command()(top.top)
 app.command()(doctor.doctor)
 app.command()(models.models)
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from headwater.core.errors import FormatError, UserInputError
 from headwater.core.kvspec import KVSpec
+from headwater.kernels.layouts import aligned
 from headwater.kernels.program import Program
 from headwater.kernels.weights import Part, Weight, dequantise_ggml, pack, quantise
 from headwater.model.config import ModelConfig
@@ -31,6 +32,7 @@ from headwater.model.load.tensors import Container, FileTensors, Matrix, MatrixP
 from headwater.model.plan import QUANTISED_AS, WEIGHT_OPTIONS, MemoryPlan, packed_nbytes, packed_type, plan_program, vector_bytes
 
 Progress = Callable[[int, int, str], None]
+STRIP_ROWS = 4096
 TABLES = ("token_embd.weight", "output.weight", "embed_tokens.weight", "lm_head.weight", "word_embeddings.weight")
 
 
@@ -188,10 +190,26 @@ def _pack(file: str, part: MatrixPart, raw: np.ndarray, target: str) -> Part:
     try:
         if target == part.ggml_type:
             return pack(target, raw, part.rows, part.cols)
-        how = next(option for option, kind in QUANTISED_AS.items() if kind == target)
-        return quantise(dequantise_ggml(part.ggml_type, raw, part.rows, part.cols), how)
+        return _quantise(part, raw, next(option for option, kind in QUANTISED_AS.items() if kind == target))
     except ValueError as e:
         raise FormatError(f"{file}: tensor '{part.name}': {e}", field=part.name) from None
+
+
+def _quantise(part: MatrixPart, raw: np.ndarray, how: str) -> Part:
+    """In strips, so that no large matrix ever stands in memory as float32: strips of whole row groups lie one after the other in a layout."""
+    data: np.ndarray | None = None
+    at = 0
+    for start in range(0, part.rows, STRIP_ROWS):
+        rows = min(STRIP_ROWS, part.rows - start)
+        strip = quantise(dequantise_ggml(part.ggml_type, raw[start : start + rows], rows, part.cols), how)
+        if rows == part.rows:
+            return strip
+        if data is None:
+            data = aligned(strip.layout.nbytes(part.rows, part.cols))
+        data[at : at + strip.nbytes] = strip.data
+        at += strip.nbytes
+    assert data is not None
+    return Part(strip.layout, part.rows, part.cols, data, strip.source)
 
 
 def _identity(source: Source, weights: str) -> str:
