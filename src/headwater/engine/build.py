@@ -200,7 +200,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
         model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
-        reference=spec.backend == "reference",
+        plain=spec.backend == "reference",
     )
     return _engine(spec, forward, text)
 
