@@ -1,0 +1,1 @@
+"""Numbers: recorded programs, packed weights, the numpy reference and the native library. Imports nothing of ours but itself."""
