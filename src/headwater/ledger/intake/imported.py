@@ -139,7 +139,7 @@ class _Maker:
             **base, rank=int(e.rank or 0), title=e.title, tag=e.tag, flag=e.flag, date=tag_dates[-1] if tag_dates else "",
             sources=[q for q in fields if q.key == "source"], links=[q for q in fields if q.key == "links"],
             fields=[q for q in fields if q.key not in {"source", "links", "status", "boundary"}],
-            sections=section_numbers(e.tag) or section_numbers(placement), status=status_of(status) or "net_new", status_text=status,
+            sections=section_numbers(e.tag) or section_numbers(placement), status=status_of(status), status_text=status,
             boundary=e.first("boundary"), priority=_priority(status),
         ))
 

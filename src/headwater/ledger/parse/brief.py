@@ -18,7 +18,7 @@ from headwater.ledger.parse.quantity import Quantity, find_quantities
 _CN_DIGITS = "一二三四五六七八九十"
 _HEAD_MD = re.compile(r"^(#{1,6})\s+(.*?)\s*#*$")
 _HEAD_CN = re.compile(rf"^(?P<no>[{_CN_DIGITS}]{{1,3}})、\s*(?P<title>.+)$")
-_HEAD_EN = re.compile(r"^(?P<no>One|Two|Three|Four|Five|Six|Seven|Eight|Nine|Ten)\s*[—–:-]\s*(?P<title>.+)$", re.IGNORECASE)
+_HEAD_EN = re.compile(r"^(?P<no>One|Two|Three|Four|Five|Six|Seven|Eight|Nine|Ten|Eleven|Twelve)\s*[—–:-]\s*(?P<title>.+)$", re.IGNORECASE)
 _HEAD_SUB = re.compile(r"^(?P<no>\d{1,2}\.\d{1,2})\s+(?P<title>\S.*)$")
 _BULLET = re.compile(r"^(?P<pad>\s*)(?P<mark>[•●▪*+\-–]|✅)\s+(?P<body>\S.*)$")
 _NUMBERED = re.compile(r"^(?P<pad>\s*)(?P<no>\d{1,3})[.、)）]\s*(?P<body>\S.*)$")
@@ -28,7 +28,7 @@ _INCREMENT = re.compile(
 _ROW = re.compile(r"^(?P<no>[A-Z]|\d{1,2})\s+(?P<body>\S.*)$")
 _PIPE = re.compile(r"^\s*\|(.+)\|\s*$")
 _FLAG = re.compile(r"^[\s]*([🟢🟡🔴🟠🔵⚪⚠]️?)\s*")
-_EN_ORDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+_EN_ORDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
 _LISTS = {
@@ -262,7 +262,7 @@ class _Builder:
 
     def _head(self, no: int, line: str, level: int, title: str, number: int) -> None:
         kind = labels.section_kind(title)
-        top = level == 1 or (bool(kind) and kind != self._kind() and not _HEAD_SUB.match(title)) or not self.sections
+        top = level == 1 or (level == 2 and bool(kind) and kind != self._kind() and not _HEAD_SUB.match(title)) or not self.sections
         if not self.sections and level == 1 and not kind and not number and not self.header:
             self.header.append(Field("title", "", title, no, line.find(title), line.find(title) + len(title)))
             return
