@@ -347,7 +347,8 @@ class Run(Record):
 
 
 class Batch(Record):
-    """A round: what was handed over, in which window, against which document. declared and processed: files per producer and kind."""
+    """A round: what was handed over, in which window, against which document. declared: files per producer; sources: how many source records the
+    ledger had when the batch was opened, so that a resumed run takes the same ones."""
 
     kind: Literal["batch"] = "batch"
     name: str
@@ -362,6 +363,7 @@ class Batch(Record):
     document_sha: str = ""
     document_note: str = ""
     document_ids: int = 0
+    sources: int = 0
     declared: dict[str, int] = {}
     imported: bool = False
     title: str = ""
@@ -536,6 +538,8 @@ class Citable(Part):
     kind: Literal["citable"] = "citable"
     group: str = ""
     rank: str = ""
+    title: str = ""
+    note: str = ""
 
 
 class CarryOver(Part):
@@ -562,16 +566,18 @@ class Rejection(Part):
 
 
 class Handle(Part):
-    """One of at most three pieces of advice for the evening."""
+    """One of at most three pieces of advice for the evening. advice: repair, anchor, read; subject: what it is about."""
 
     kind: Literal["handle"] = "handle"
     rank: int
     repair: bool = False
+    advice: str = ""
+    subject: str = ""
     sections: list[str] = []
 
 
 class SourceLine(Part):
-    """A source as the brief lists it. verdict: included, not_included or empty (description only)."""
+    """A source as the brief lists it. verdict: included, not_included or empty (description only); found: works by disposition."""
 
     kind: Literal["source_line"] = "source_line"
     group: str = ""
@@ -584,6 +590,7 @@ class SourceLine(Part):
     salience: int | None = None
     verdict: str = ""
     reason: str = ""
+    found: dict[str, int] = {}
 
 
 class SummaryRow(Part):
@@ -598,11 +605,13 @@ class SummaryRow(Part):
 
 
 class Statement(Part):
-    """A sentence of a brief that is not an entry: nature, purpose, convention, counts as stated, comparison, footer, …"""
+    """A sentence of a brief that is not an entry: nature, purpose, convention, counts as stated, comparison, footer, …; values of a
+    sentence that is ours and is worded when printed."""
 
     kind: Literal["statement"] = "statement"
     key: str
     label: str = ""
+    values: dict[str, str] = {}
 
 
 AnyRecord = Annotated[

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from headwater.ledger.brief import own
 from headwater.ledger.brief.blocks import Page
 from headwater.ledger.brief.increments import print_increment
 from headwater.ledger.brief.phrases import ordinal, say
 from headwater.ledger.brief.view import View
-from headwater.ledger.records import Contradiction, SourceLine, Statement
-from headwater.ledger.vocabulary import CONFLICTS, LEVELS, STATUSES, word
+from headwater.ledger.records import SourceLine, Statement
+from headwater.ledger.vocabulary import KINDS, LEVELS, STATUSES, word
 
 
 def lay_out(view: View, layout: str) -> Page:
@@ -41,8 +42,8 @@ def _header(page: Page, view: View, layout: str) -> None:
     if layout == "B":
         page.field(say("purpose", lang), say("purpose_text", lang, topic=b.topic))
         page.field(say("convention", lang), say("convention_text", lang))
-    for s in view.said("background"):
-        page.field(say("background", lang), s.text)
+    for s in view.said("queue"):
+        page.field(say("background", lang), own.queue(s, lang))
 
 
 def _declared(declared: dict[str, int]) -> str:
@@ -63,7 +64,7 @@ def _footer(page: Page, view: View) -> None:
 
 
 def _orders(view: View) -> int:
-    return next((int(s.text) for s in view.said("orders")), 0)
+    return next((int(s.values["n"]) for s in view.said("orders")), 0)
 
 
 # -- layout D ------------------------------------------------------------------------------------------------------------------------
@@ -90,7 +91,7 @@ def _daily(page: Page, view: View) -> None:
     for verdict in ("included", "not_included"):
         page.heading(say(verdict, lang), 3)
         for s in view.totals(verdict):
-            page.bullet(("✅ " if verdict == "included" else "") + _total(s, lang))
+            page.bullet(("✅ " if verdict == "included" else "") + (s.gist or s.path if view.batch.imported else own.total(s, lang)))
     _kept(page, view, 8, handles=True, rejections=True)
     _footer(page, view)
 
@@ -116,15 +117,11 @@ def _source_groups(page: Page, lines: list[SourceLine]) -> None:
     for s in lines:
         if s.group != group:
             group = s.group
-            page.heading(group, 3)
-        if s.gist or s.path:
+            page.heading(group if not s.verdict else f"{group} {word(KINDS, s.source_kind, page.language)}", 3)
+        if s.verdict:
+            page.bullet(own.source(s, page.language))
+        elif s.gist or s.path:
             page.bullet(s.gist or s.path)
-
-
-def _total(s: SourceLine, lang: str) -> str:
-    if s.reason:
-        return f"{s.path}（{s.reason}）" if lang == "zh" else f"{s.path} ({s.reason})"
-    return s.gist or s.path
 
 
 def _increments(page: Page, view: View, layout: str) -> None:
@@ -164,21 +161,7 @@ def _contradictions(page: Page, view: View) -> None:
     if not view.contradictions:
         page.paragraph(say("none", lang))
     for c in view.contradictions:
-        page.number(str(c.rank), contradiction_text(c, lang))
-
-
-def contradiction_text(c: Contradiction, lang: str) -> str:
-    """Kind, parties, reason, consequence, arrow, action; a foreign brief's text as it stood."""
-    if not c.title:
-        return f"{c.reason}→ {c.action}" if c.action else c.reason
-    stop, both = ("。", "；") if lang == "zh" else (". ", "; ")
-    text = f"{word(CONFLICTS, c.conflict, lang)}{'：' if lang == 'zh' else ': '}{c.title}{stop}"
-    if c.parties:
-        text += f"{say('parties', lang)}{'：' if lang == 'zh' else ': '}{both.join(c.parties)}{stop}"
-    text += c.reason + (stop if c.reason else "")
-    if c.consequence:
-        text += c.consequence + stop
-    return text.strip() + (f" → {c.action}" if c.action else "") + (f" [{c.priority}]" if c.priority else "")
+        page.number(str(c.rank), own.contradiction(c, lang))
 
 
 def _citable(page: Page, view: View) -> None:
@@ -187,11 +170,12 @@ def _citable(page: Page, view: View) -> None:
         if c.group != group:
             group = c.group
             if group:
-                page.heading(group, 3)
+                page.heading(group if view.batch.imported else own.group(group, sum(x.group == group for x in view.citable), view.language), 3)
+        text = c.text if view.batch.imported else own.citable(c, view)
         if c.rank:
-            page.number(c.rank, c.text)
+            page.number(c.rank, text)
         else:
-            page.bullet(c.text)
+            page.bullet(text)
     for s in view.said("citable"):
         page.paragraph(s.text)
     if not view.batch.imported:
@@ -202,7 +186,7 @@ def _carried(page: Page, view: View) -> None:
     if view.carried:
         page.heading(say("carried", view.language), 3)
         for c in view.carried:
-            page.bullet(c.text)
+            page.bullet(c.text or own.carried(c, view.language))
 
 
 def _summary(page: Page, view: View) -> None:
@@ -224,11 +208,9 @@ def _summary(page: Page, view: View) -> None:
         rows.append([a.rank, a.title, f"§{a.section}" if a.section else "", "⭐" * (a.stars or 0), a.status_text or word(STATUSES, a.status, lang)])
     if len(rows) > 1:
         page.table(rows)
-    for s in view.said("compare"):
-        page.paragraph(s.text)
+    page.paragraph(own.compare(view))
     page.paragraph(density(view))
-    for s in view.said("character"):
-        page.field(say("character", lang), s.text)
+    page.field(say("character", lang), own.character(view))
 
 
 def density(view: View) -> str:
@@ -259,7 +241,7 @@ def _batch(page: Page, view: View) -> None:
     _rejections(page, view)
     page.heading(ordinal(5, lang) + say("handles", lang, owner=view.batch.owner or say("none", lang)))
     for h in view.handles[:3]:
-        page.number(str(h.rank), h.text)
+        page.number(str(h.rank), h.text or own.handle(h, lang))
     _kept(page, view, 6, adjacent=True, status=True, sources=True, summary=True)
     _footer(page, view)
 
@@ -268,7 +250,7 @@ def _rejections(page: Page, view: View) -> None:
     if not view.rejections:
         page.paragraph(say("none", view.language))
     for r in view.rejections:
-        page.bullet(r.text)
+        page.bullet(r.text or own.rejection(r, view.language))
 
 
 def _kept(page: Page, view: View, first: int, **wanted: bool) -> None:
@@ -283,7 +265,7 @@ def _kept(page: Page, view: View, first: int, **wanted: bool) -> None:
     if wanted.get("handles") and view.handles:
         head(say("handles", lang, owner=view.batch.owner or say("none", lang)))
         for h in view.handles[:3]:
-            inner.number(str(h.rank), h.text)
+            inner.number(str(h.rank), h.text or own.handle(h, lang))
     if wanted.get("rejections") and view.rejections:
         head(say("rejections", lang))
         _rejections(inner, view)
@@ -305,7 +287,7 @@ def _kept(page: Page, view: View, first: int, **wanted: bool) -> None:
             for verdict in ("included", "not_included"):
                 inner.heading(say(verdict, lang), 3)
                 for s in view.totals(verdict):
-                    inner.bullet(("✅ " if verdict == "included" else "") + _total(s, lang))
+                    inner.bullet(("✅ " if verdict == "included" else "") + (s.gist or s.path if view.batch.imported else own.total(s, lang)))
     rest = [s for s in view.statements if s.key.split(":")[0] in {"increment", "contradiction", "rejection", "handle", "adjacent", "source", "source_total", "other",
                                                                   "note", "kept", "carry_over"}]
     if rest:

@@ -38,22 +38,22 @@ class Report:
 
 
 def walk(folders: list[Path], say: Callable[[str], None]) -> Iterator[tuple[Path, str]]:
-    """(path, name) of every candidate file, sorted; the name is relative to the folder's parent, with slashes.
+    """(path, name) of every candidate file, sorted; the name begins with the folder's own name.
 
     Links to folders are followed once; a link that leads back to a folder on the way is reported and not followed.
     """
     done: set[tuple[int, int]] = set()
     for folder in folders:
-        base = folder.resolve().parent if folder.is_file() else folder.resolve()
+        base = folder.resolve()
         if folder.is_file():
-            yield folder, folder.name
+            yield folder, f"{base.parent.name}/{base.name}"
             continue
         if not folder.is_dir():
             raise UserInputError(f"{folder}: no such file or folder", "folder")
         for at, dirs, files in os.walk(base, followlinks=True, onerror=lambda e: say(f"{e.filename}: cannot be listed ({e.strerror})")):
             stat = os.stat(at)
             if (stat.st_dev, stat.st_ino) in done:
-                say(f"{Path(at).relative_to(base)}: a link back to a folder already read; not followed again")
+                say(f"{Path(at).relative_to(base.parent)}: a link back to a folder already read; not followed again")
                 dirs[:] = []
                 continue
             done.add((stat.st_dev, stat.st_ino))
@@ -61,7 +61,7 @@ def walk(folders: list[Path], say: Callable[[str], None]) -> Iterator[tuple[Path
             for name in sorted(files):
                 path = Path(at, name)
                 if not name.startswith(_HIDDEN):
-                    yield path, path.relative_to(base).as_posix()
+                    yield path, path.relative_to(base.parent).as_posix()
 
 
 def ingest(
