@@ -98,6 +98,12 @@ ASPECTS: dict[str, tuple[str, str]] = {
     "numbers": ("数字", "numbers"),
     "conclusion": ("结论", "conclusion"),
 }
+REASONS: dict[str, tuple[str, str]] = {
+    "peer_reviewed": ("同行评审", "peer-reviewed"),
+    "affiliation_stated": ("机构写明", "affiliation stated"),
+    "no_code": ("无代码", "no code"),
+    "simulated": ("仅模拟", "simulated only"),
+}
 KINDS: dict[str, tuple[str, str]] = {
     "inbox_note": ("收件箱笔记", "inbox note"),
     "radar_round": ("radar 轮次", "radar round"),

@@ -7,8 +7,10 @@ import re
 from headwater.ledger.brief.blocks import Page
 from headwater.ledger.brief.phrases import say
 from headwater.ledger.brief.view import View
-from headwater.ledger.records import Claim, Increment, Quote
-from headwater.ledger.vocabulary import ASPECTS, FORMS, GAPS, GRADES, LEVELS, ORIGINS, RELATIONS, STATUSES, word
+from headwater.ledger.digest.compose import identifier
+from headwater.ledger.digest.gaps import boundary_sentence
+from headwater.ledger.records import Claim, Grade, Increment, Quote
+from headwater.ledger.vocabulary import ASPECTS, FORMS, GAPS, GRADES, LEVELS, ORIGINS, REASONS, RELATIONS, STATUSES, word
 
 _LAST = {"placement"}
 
@@ -38,7 +40,7 @@ def print_increment(page: Page, view: View, i: Increment) -> None:
     if i.claims:
         _claims(page, view, i)
     if i.credibility:
-        page.field(say("credibility", lang), "；".join(_grade(g, lang) for g in i.credibility) if lang == "zh" else "; ".join(_grade(g, lang) for g in i.credibility))
+        page.field(say("credibility", lang), ("；" if lang == "zh" else "; ").join(_grade(g, lang) for g in i.credibility))
     if i.missing:
         page.field(say("missing", lang), _join([word(GAPS, m, lang) for m in i.missing], lang))
     if i.relation and not any(q.key == "relation" for q in i.fields):
@@ -49,13 +51,37 @@ def print_increment(page: Page, view: View, i: Increment) -> None:
     if i.form and not any(q.key == "placement" for q in i.fields):
         sections = " + ".join(f"§{s}" for s in i.sections) or say("none", lang)
         page.field(say("placement", lang), f"{sections} · {word(FORMS, i.form, lang)}")
-    status = i.status_text or (word(STATUSES, i.status, lang) if i.status else "")
+    status = status_text(view, i)
     if status:
         page.field(say("status_label", lang), status)
     if i.priority and i.priority not in status:
         page.field(say("priority", lang), i.priority)
-    if i.boundary:
-        page.field(say("boundary", lang), i.boundary)
+    boundary = i.boundary or ("" if view.batch.imported else _boundary(view, i))
+    if boundary:
+        page.field(say("boundary", lang), boundary)
+
+
+def status_text(view: View, i: Increment) -> str:
+    """A foreign brief's words as they stood; ours from the code, with what is new for an update."""
+    if view.batch.imported or not i.status:
+        return i.status_text or (word(STATUSES, i.status, view.language) if i.status else "")
+    head = word(STATUSES, i.status, view.language)
+    return f"{head}{'：' if view.language == 'zh' else ': '}{i.status_text}" if i.status_text else head
+
+
+def title_text(view: View, i: Increment) -> str:
+    """The title with its identifiers in brackets."""
+    ids = " + ".join(t for w in i.works if (t := identifier(w)) and w.startswith(("arxiv:", "doi:")))
+    if view.batch.imported or not ids:
+        return i.title
+    return f"{i.title}（{ids}）" if view.language == "zh" else f"{i.title} ({ids})"
+
+
+def _boundary(view: View, i: Increment) -> str:
+    """A boundary for an increment whose material gives none; the level is the lowest among its claims: the weakest bounds."""
+    levels = [view.levels[c] for c in i.claims if c in view.levels]
+    origins = list(dict.fromkeys(view.claims[c].origin for c in i.claims if c in view.claims))
+    return boundary_sentence(min(levels, default=0), origins, i.missing, i.independent, view.language)
 
 
 def _join(words: list[str], lang: str) -> str:
@@ -70,6 +96,9 @@ def _fields(page: Page, view: View, quotes: list[Quote]) -> None:
         if not q.text:
             page.field(name, "")
             open_label = name
+        elif q.key == "affiliation" and q.text.endswith("]"):
+            stated, _, basis = q.text[:-1].rpartition(" [")
+            page.field(name, stated + say(f"affiliation_{basis}", view.language))
         elif name and name == open_label:
             page.bullet(q.text, 1)
         else:
@@ -101,9 +130,13 @@ def claim_mark(claim: Claim, level: int, lang: str) -> str:
     return text + (("；" if lang == "zh" else "; ") + " · ".join(setting) if setting else "")
 
 
-def _grade(g, lang: str) -> str:  # noqa: ANN001
+def _grade(g: Grade, lang: str) -> str:
     head = f"{word(ASPECTS, g.aspect, lang)} {g.words or word(GRADES, g.grade, lang)}"
-    reasons = [*(f"+{r}" for r in g.up), *(f"−{r}" for r in g.down)]
+    reasons = [*("+" + _reason(r, lang) for r in g.up), *("−" + _reason(r, lang) for r in g.down)]
     if not reasons:
         return head
     return f"{head}（{'、'.join(reasons)}）" if lang == "zh" else f"{head} ({', '.join(reasons)})"
+
+
+def _reason(code: str, lang: str) -> str:
+    return word(LEVELS, int(code[6:]), lang) if code.startswith("level_") else word(REASONS, code, lang)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.ledger.brief import own
 from headwater.ledger.brief.blocks import Page
-from headwater.ledger.brief.increments import print_increment
+from headwater.ledger.brief.increments import print_increment, status_text, title_text
 from headwater.ledger.brief.phrases import ordinal, say
 from headwater.ledger.brief.view import View
 from headwater.ledger.records import SourceLine, Statement
@@ -33,7 +33,8 @@ def _header(page: Page, view: View, layout: str) -> None:
         _stated(page, view.said("header"))
         return
     page.field(say("instance", lang), f"{b.owner or '-'} · {b.topic}")
-    page.field(say("batch", lang), f"{b.name} · " + say("files", lang, n=sum(b.declared.values())) + " · " + say("by_producer", lang, text=_declared(b.declared)))
+    files = say("files", lang, n=sum(b.declared.values()))
+    page.field(say("batch", lang), f"{b.name} · {files} · " + say("by_producer", lang, text=_declared(b.declared)))
     page.field(say("generated", lang), b.generated)
     page.field(say("window", lang), f"{b.window_start} → {b.window_end}")
     text = (say("baseline_text", lang, path=b.document, note=b.document_note or say("no_note", lang), ids=b.document_ids, sha=b.document_sha[:12])
@@ -131,9 +132,9 @@ def _increments(page: Page, view: View, layout: str) -> None:
     for i in view.increments:
         if layout == "D":
             tag = i.tag or _tag(i.sections, i.date)
-            page.heading(f"{say('increment', lang)} {i.rank}{tag}{i.flag + ' ' if i.flag else ''}{i.title}", 3)
+            page.heading(f"{say('increment', lang)} {i.rank}{tag}{i.flag + ' ' if i.flag else ''}{title_text(view, i)}", 3)
         else:
-            page.heading(f"{i.rank}. {i.flag + ' ' if i.flag else ''}{i.title}", 3)
+            page.heading(f"{i.rank}. {i.flag + ' ' if i.flag else ''}{title_text(view, i)}", 3)
             if i.tag:
                 page.bullet(i.tag)
         print_increment(page, view, i)
@@ -152,7 +153,7 @@ def _adjacent(page: Page, view: View) -> None:
     rows = [["#", *(say(c, lang) for c in ("col_item", "col_arxiv", "col_source", "col_status"))]]
     for a in view.adjacent:
         status = a.status_text or (word(STATUSES, a.status, lang) if a.identifier or a.source else "")
-        rows.append([a.rank, a.title, a.identifier, a.source, status])
+        rows.append([a.rank, a.title, a.identifier if view.batch.imported else own.adjacent_id(a, lang), a.source, status])
     page.table(rows)
 
 
@@ -203,9 +204,11 @@ def _summary(page: Page, view: View) -> None:
     page.paragraph(say("summary_text", lang, main=len(view.increments), adjacent=len(view.adjacent)))
     rows = [["#", *(say(c, lang) for c in ("col_item", "col_class", "col_value", "col_status"))]]
     for i in view.increments:
-        rows.append([str(i.rank), i.title, " + ".join(f"§{s}" for s in i.sections), "⭐" * (i.stars or 0), i.status_text or word(STATUSES, i.status, lang)])
+        where = " + ".join(f"§{s}" for s in i.sections)
+        rows.append([str(i.rank), title_text(view, i), where, "⭐" * (i.stars or 0), status_text(view, i)])
     for a in view.adjacent:
-        rows.append([a.rank, a.title, f"§{a.section}" if a.section else "", "⭐" * (a.stars or 0), a.status_text or word(STATUSES, a.status, lang)])
+        where = f"§{a.section}" if a.section else ""
+        rows.append([a.rank, a.title, where, "⭐" * (a.stars or 0), a.status_text or word(STATUSES, a.status, lang)])
     if len(rows) > 1:
         page.table(rows)
     page.paragraph(own.compare(view))
@@ -233,7 +236,7 @@ def _batch(page: Page, view: View) -> None:
     page.heading(ordinal(2, lang) + say("contradictions", lang))
     _contradictions(page, view)
     if not view.batch.imported:
-        page.number(str(len(view.contradictions) + 1), density(view))
+        page.paragraph(density(view))
     page.heading(ordinal(3, lang) + say("citable", lang, n=len(view.ids())))
     _citable(page, view)
     _carried(page, view)

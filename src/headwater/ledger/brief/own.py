@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from headwater.ledger.brief.phrases import say
 from headwater.ledger.brief.view import View
-from headwater.ledger.records import CarryOver, Citable, Contradiction, Handle, Rejection, SourceLine, Statement
+from headwater.ledger.digest.compose import identifier
+from headwater.ledger.records import Adjacent, CarryOver, Citable, Contradiction, Handle, Rejection, SourceLine, Statement
 from headwater.ledger.vocabulary import CONFLICTS, GAPS, LEVELS, STATUSES, word
 
 # conflict -> (why it matters, what follows until it is solved, what to do), Chinese and English
@@ -40,7 +43,10 @@ _WHY: dict[str, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
 }
 
 
-def _pick(pair: tuple, lang: str):  # noqa: ANN202
+T = TypeVar("T")
+
+
+def _pick(pair: tuple[T, T], lang: str) -> T:
     return pair[1 if lang == "en" else 0]
 
 
@@ -65,12 +71,13 @@ def contradiction(c: Contradiction, lang: str) -> str:
 def handle(h: Handle, lang: str) -> str:
     """One piece of advice."""
     where = " / ".join(f"§{s}" for s in h.sections)
-    subject = word(GAPS, h.subject, lang) if h.advice == "read" else h.subject
+    advice, _, conflict = h.advice.partition(":")
+    subject = word(GAPS, h.subject, lang) if advice == "read" else f"{word(CONFLICTS, conflict, lang)} {h.subject}" if conflict else h.subject
     if lang == "en":
         text = {"repair": f"Repair first: {subject}; only then add anything new.", "anchor": f"Anchor {subject}, with its boundary.",
-                "read": f"One reading task: {subject}, from the full texts."}[h.advice]
+                "read": f"One reading task: {subject}, from the full texts."}[advice]
     else:
-        text = {"repair": f"先修再加：{subject}；修好之前不加新条目。", "anchor": f"锚入 {subject}，限定语随段保留。", "read": f"定向补读：{subject}，从正文抽取。"}[h.advice]
+        text = {"repair": f"先修再加：{subject}；修好之前不加新条目。", "anchor": f"锚入 {subject}，限定语随段保留。", "read": f"定向补读：{subject}，从正文抽取。"}[advice]
     return f"{text} ({where})" if where and lang == "en" else f"{text}（{where}）" if where else text
 
 
@@ -148,3 +155,11 @@ def character(view: View) -> str:
     if view.language == "en":
         return f"{typed} of {len(view.increments)} main items carry typed numbers; {len(view.contradictions)} contradictions, {repairs} of them repairs"
     return f"{len(view.increments)} 条主增量中 {typed} 条带可键入的数字；矛盾 {len(view.contradictions)} 条，其中须先修 {repairs} 条"
+
+
+def adjacent_id(a: Adjacent, lang: str) -> str:
+    """The id, or `none` with where the item comes from: works without an id are first-class."""
+    if a.identifier:
+        return a.identifier
+    host = next((identifier(w).split("/")[0] for w in a.works if identifier(w)), "")
+    return say("none_source", lang, source=host) if host else say("none", lang)

@@ -18,12 +18,15 @@ from headwater.ledger.records import (
     Batch,
     CarryOver,
     Citable,
+    Claim,
     Contradiction,
     Grade,
     Handle,
     Increment,
+    Item,
     Quote,
     Rejection,
+    Source,
     fingerprint,
 )
 from headwater.ledger.store import Ledger
@@ -58,7 +61,8 @@ def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tupl
     lead, decision = group[0]
     items = list({i.id: i for c in cases for i in c.items}.values())
     text = "\n".join(i.text for i in items)
-    claims = [c for case in cases for c in case.claims]
+    typed = {c.work for case in cases for c in case.claims if c.amount}
+    claims = [c for case in cases for c in case.claims if c.amount or c.work not in typed]
     levels = {c.id: level_of(ledger, c.id) for c in claims}
     paths = {s.id: s for c in cases for s in c.sources}
     anchors = doc.place(text, list(dict.fromkeys(n for i in items for n in i.sections)))
@@ -68,13 +72,11 @@ def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tupl
     sources = [Quote(key="source", text=f"{paths[i.source].path} {i.address}".strip()) for i in items if i.source in paths]
     grades = _grades(lead, level, missing, claims)
     title = " + ".join(c.view.title or identifier(c.key) or c.key.split(":", 1)[1] for c in cases)
-    ids = " + ".join(i for c in cases if (i := identifier(c.key)) and c.key.startswith(("arxiv:", "doi:")))
-    brackets = ("（", "）") if batch.language == "zh" else (" (", ")")
     numbers = next((g.grade for g in grades if g.aspect == "numbers"), None) or 0
     return Increment(
         id=part_id(batch, "increment", rank), brief=batch.name, order=rank, works=[c.key for c in cases], text=text[:2000], rank=rank,
-        title=f"{title}{brackets[0]}{ids}{brackets[1]}" if ids else title, date=batch.generated[:10], flag="🟢" if numbers >= 3 else "🟡",
-        sources=sources, links=[Quote(key="links", text=u) for u in _links(items)], fields=_fields(cases, items, {c.statement for c in claims}, paths),
+        title=title, date=batch.generated[:10], flag="🟢" if numbers >= 3 else "🟡",
+        sources=sources, links=[Quote(key="links", text=u) for u in _links(items)], fields=_fields(cases, items, [c for case in cases for c in case.claims], paths),
         claims=[c.id for c in claims], credibility=grades, relation=relation, sections=[a.number for a in anchors],
         form=_form(level, anchors, len(claims), relation), status=decision.status, priority="", stars=_stars(lead, anchors, relation, claims),
         boundary=next((b for i in items if (b := stated_boundary(i.text))), ""), missing=missing, independent=independent(cases),
@@ -84,7 +86,7 @@ def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tupl
 
 def _update(decision: Decision) -> str:
     where = f"{decision.brief} no. {decision.number}" if decision.brief else decision.reason
-    return f"update: {', '.join(decision.news)} ← {where}"
+    return f"{', '.join(decision.news)} ← {where}"
 
 
 def independent(cases: list[Case]) -> int:
@@ -97,11 +99,13 @@ def independent(cases: list[Case]) -> int:
     return len(origins)
 
 
-def _links(items: list) -> list[str]:
+def _links(items: list[Item]) -> list[str]:
     return list(dict.fromkeys(u.value for i in items for u in find_links(i.text)))
 
 
-def _fields(cases: list[Case], items: list, told: set[str], paths: dict) -> list[Quote]:
+def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: dict[str, Source]) -> list[Quote]:
+    told = {c.statement for c in claims}
+    raws = {c.amount.raw for c in claims if c.amount}
     out = []
     for name in ("venue", "authors", "affiliation", "date"):
         for c in cases:
@@ -114,7 +118,7 @@ def _fields(cases: list[Case], items: list, told: set[str], paths: dict) -> list
                     value = f"{value} [{basis}]"
                 out.append(Quote(key="dates" if name == "date" else name, text=value))
     points = [s for i in items for s in sentences(_unlabelled(i.text)) if s not in told and len(s) > 8]
-    points = list(dict.fromkeys(points))
+    points = [p for p in dict.fromkeys(points) if not any(r in p for r in raws) and not any(p.rstrip(". ") == c.view.title for c in cases)]
     if points:
         out.append(Quote(key="points", text=""))
         out += [Quote(key="points", text=p) for p in points[:_POINTS]]
@@ -130,13 +134,13 @@ def _fields(cases: list[Case], items: list, told: set[str], paths: dict) -> list
 
 def _unlabelled(text: str) -> str:
     """An item's prose without heading, label lines, links and its own boundary."""
-    drop = re.compile(r"^\s*(?:#|>|(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|证据边界|边界|核心缺陷|缺陷|source|links?|authors?|affiliations?|venue|date|title|"
+    drop = re.compile(r"^\s*(?:#|>|(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|证据边界|边界|核心缺陷|缺陷|source|links?|authors?|affiliations?|venue|date|title|"
                       r"evidence boundary|boundary|limits?|defects?|weakness(?:es)?)[^:：\n]{0,12}[:：])", re.IGNORECASE)
     kept = [line for line in text.split("\n")[0:] if not drop.match(line)]
-    return re.sub(r"https?://\S+", "", "\n".join(kept))
+    return re.sub(r"\s*[(（]?https?://[^\s)）]+[)）]?", "", "\n".join(kept))
 
 
-def _grades(case: Case, level: int, missing: list[str], claims: list) -> list[Grade]:
+def _grades(case: Case, level: int, missing: list[str], claims: list[Claim]) -> list[Grade]:
     """Proposed credibility per aspect with reasons. Storage, citation counts and affiliation raise nothing but the source aspect;
     numbers never stand above what was read."""
     kinds = {s.source_kind for s in case.sources}
@@ -267,12 +271,12 @@ def make_handles(batch: Batch, conflicts: list[Contradiction], best: list[Increm
     plans: list[tuple[str, str, list[str]]] = []
     repairs = [c for c in conflicts if c.priority == "P0"]
     if repairs:
-        plans.append(("repair", repairs[0].title, repairs[0].sections))
+        plans.append((f"repair:{repairs[0].conflict}", repairs[0].title, repairs[0].sections))
     plans += [("anchor", i.title, i.sections) for i in best[:1]]
     gaps = [c for c in conflicts if c.conflict == "common_gap"]
     if gaps:
         plans.append(("read", gaps[0].title, []))
     elif len(best) > 1:
         plans.append(("anchor", best[1].title, best[1].sections))
-    return [Handle(id=part_id(batch, "handle", n), brief=batch.name, order=n, rank=n, repair=a == "repair", advice=a, subject=s, sections=sec)
+    return [Handle(id=part_id(batch, "handle", n), brief=batch.name, order=n, rank=n, repair=a.startswith("repair"), advice=a, subject=s, sections=sec)
             for n, (a, s, sec) in enumerate(plans[:3], 1)]

@@ -16,6 +16,7 @@ _ENGINEERING = re.compile(r"工程|实践|engineering", re.IGNORECASE)
 _NOT_ACADEMIC = re.compile(r"非学术|not academic", re.IGNORECASE)
 _ACADEMIC = re.compile(r"学术|综述|survey|academic|review", re.IGNORECASE)
 _OPEN = re.compile(r"(?:已|代码)开源|开源代码|open[- ]sourced?|code (?:is )?(?:released|available)", re.IGNORECASE)
+_NAME = re.compile(r"[A-Z][A-Za-z.+]{2,}")
 _SHORT = re.compile(r"^([A-Z][A-Za-z0-9-]{1,14})\s*[:：]")
 
 
@@ -47,7 +48,8 @@ class Watch:
     def _versions(self, text: str, where: str, section: str) -> None:
         last = ""
         for v in find_versions(text):
-            name = v.name or last
+            behind = _NAME.findall(text[max(0, v.start - 16) : v.start])
+            name = v.name or (behind[-1] if behind else last)
             last = name
             if name:
                 self.versions[name.casefold()].setdefault(_line(v.value), (f"{name} v{v.value} ({where})", section))
@@ -76,9 +78,12 @@ class Watch:
         true, sources = titles[0]
         for other, where in titles[1:]:
             a, b = title_key(true), title_key(other)
-            if fuzz.partial_ratio(a, b) >= 80 or min(len(a), len(b)) < 4:
+            short = title_key(re.split(r"[:：—–]", true)[0])
+            if fuzz.partial_ratio(a, b) >= 80 or min(len(a), len(b)) < 4 or (len(short) >= 3 and short in b):
                 continue
             cause = self._heading_of(other, case)
+            if not cause and not any(getattr(self.ledger.get(w), "source_kind", "") == "paper_card" for w in where):
+                continue                                           # a translation or a paraphrase, not another work's title
             self.found.append(Found(
                 "title", case.key.split(":", 1)[1], [f"“{true}” ({self._paths(sources)})", f"“{other}” ({self._paths(where)})"], [case.key],
                 repair=any(s.source_kind == "paper_card" for s in case.sources), detail=cause,
@@ -149,7 +154,7 @@ class Watch:
         self._kinds(increments)
         for gap in sorted({g for gaps in missing.values() for g in gaps}):
             works = [k for k, gaps in missing.items() if gap in gaps]
-            if len(works) > 1 and gap in {"accuracy_cost", "alpha", "ablation", "baseline_generation", "normalisation"}:
+            if len(works) > 1 and gap in {"accuracy_cost", "alpha", "ablation"}:
                 titles = {p.key: p.title or p.key for p in increments}
                 self.found.append(Found("common_gap", gap, [titles.get(w, w) for w in works[:6]], works))
         order = ("version_lines", "duplicate_cards", "title", "card_conflict", "disagreement", "open_source", "acronym", "different_kinds", "same_origin", "common_gap")

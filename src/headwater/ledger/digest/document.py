@@ -56,7 +56,7 @@ class Document:
             if score > 0:
                 scored.append((score / math.sqrt(6 + len(head) + len(body)), anchor))
         scored.sort(key=lambda p: (-p[0], p[1].line))
-        best = [a for s, a in scored[:2] if s >= 1.0 and s >= 0.7 * scored[0][0]]
+        best = [a for s, a in scored[:2] if s >= 0.6 and s >= 0.7 * scored[0][0]]
         return best
 
 

@@ -76,12 +76,17 @@ def view_work(ledger: Ledger, key: str) -> WorkView:
 
 
 def same_by_title(ledger: Ledger, key: str, title: str) -> Same | None:
-    """A record that ties a title-only or link-only key to the work with an identifier and exactly this title."""
+    """A record that ties a title-only or link-only key to the work with an identifier whose accepted title is exactly this one.
+
+    A title that a card merely carries does not tie: it may be mis-attached.
+    """
     folded = title_key(title)
     if len(folded) < 12:
         return None
     others = {w.key for w in ledger.by(Work, "title", folded)} - {key}
-    strong = sorted((k for k in others if rank(k)[0] <= 1), key=rank)
-    if not strong or rank(key)[0] <= 1:
+    if rank(key)[0] <= 1:
+        return None
+    strong = sorted((k for k in others if rank(k)[0] <= 1 and title_key(view_work(ledger, k).title) == folded), key=rank)
+    if not strong:
         return None
     return Same(id=fingerprint("same", key, strong[0]), key=key, other=strong[0], reason="title")

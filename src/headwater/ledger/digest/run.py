@@ -21,7 +21,7 @@ from headwater.ledger.digest.decide import Case, Decision, Pick, decide
 from headwater.ledger.digest.document import load_document
 from headwater.ledger.digest.gaps import axis, missing_evidence, stated_boundary
 from headwater.ledger.digest.identity import resolve, same_by_title, view_work
-from headwater.ledger.digest.typing import claims_of
+from headwater.ledger.digest.typing import claims_of, same_quantity
 from headwater.ledger.evidence import level_of, opening
 from headwater.ledger.instance import Instance
 from headwater.ledger.parse.ids import canonical_url, find_links, title_key
@@ -38,7 +38,9 @@ from headwater.ledger.records import (
     Mention,
     Part,
     Queued,
+    Reading,
     Record,
+    Rejection,
     Source,
     SourceLine,
     Statement,
@@ -49,7 +51,7 @@ from headwater.ledger.vocabulary import opening_level, stated_level
 
 _ORDER = ("critical_read", "rss_batch", "paper_card", "bibliography", "inbox_note", "radar_round", "engineering_digest", "blog_discovery", "social_post",
           "work_queue", "sibling_brief", "earlier_brief", "living_document", "unreadable")
-_BASELINE = {"sibling_brief", "earlier_brief", "living_document", "unreadable"}
+_BASELINE = {"sibling_brief", "earlier_brief", "living_document", "work_queue", "unreadable"}
 _CITED_FILE = re.compile(r"(?<![\w/.])(?:[\w.-]+/)+[\w.-]+\.(?:md|txt|xml|bib)\b")
 _CHUNK = 1500
 Progress = Callable[[str, int, int], None]
@@ -79,7 +81,7 @@ class Digest:
         self.words = instance.words()
         self.out = Outcome()
         self.pending: list[Record] = []
-        self.fresh: set[str] = set()
+        self.fresh: dict[str, list[Claim]] = {}
         self.source = lru_cache(maxsize=8192)(self._source)
 
     def _source(self, ident: str) -> Source | None:
@@ -155,7 +157,7 @@ class Digest:
 
     def _flush(self) -> None:
         self.ledger.append(self.pending, self.durable)
-        self.pending, self.fresh = [], set()
+        self.pending, self.fresh = [], {}
 
     def _item(self, source: Source, item: Item) -> None:
         self.out.items += 1
@@ -166,17 +168,15 @@ class Digest:
                 status="too_thin" if self._relevance(item) else "off_topic", reason="no identifier, link or title",
             ))
             return
-        level, quote = opening_level(source.source_kind, item.text)
         names = {_short(t): w for w, t in self._titles(works) if len(_short(t)) >= 3}
-        claims = claims_of(item, works, names, stated_boundary(item.text), missing_evidence(item.text))
+        claims = [self._told_before(c) for c in claims_of(item, works, names, stated_boundary(item.text), missing_evidence(item.text))]
         origins = self._origins(item)
         for work in works:
-            own = [c for c in claims if c.work == work]
+            own = list({c.id: c for c in claims if c.work == work}.values())
             new = [c for c in own if not self._known(c.id)]
             for c in new:
-                c = c.model_copy(update={"at": self.batch.at, "by": source.producer})
-                self.pending += [c, opening(c, level, source.producer, quote, source.source_kind)]
-                self.fresh.add(c.id)
+                self.pending.append(c.model_copy(update={"at": self.batch.at, "by": source.producer}))
+                self.fresh.setdefault(work, []).append(c)
             retold = [c.id for c in own if c not in new]
             self.out.claims += len(new)
             self.out.retold += len(retold)
@@ -205,13 +205,22 @@ class Digest:
                     yield w, title
 
     def _known(self, claim: str) -> bool:
-        return claim in self.fresh or self.ledger.index.has(claim)
+        return any(c.id == claim for group in self.fresh.values() for c in group) or self.ledger.index.has(claim)
+
+    def _told_before(self, claim: Claim) -> Claim:
+        """The claim of the ledger that this one repeats: same work, metric and value, and no setting that contradicts."""
+        if claim.amount is None or self._known(claim.id):
+            return claim
+        for other in (*self.fresh.get(claim.work, []), *self.ledger.by(Claim, "work", claim.work)):
+            if other.amount and same_quantity(claim, other):
+                return other
+        return claim
 
     def _propose_reading(self, source: Source, item: Item, retold: list[str]) -> None:
         """A critical read of a known claim is a proposal for a person: the round itself never adds a reading to a claim that exists."""
         said = stated_level(item.text) if source.source_kind == "critical_read" else None
         for claim in retold if said else []:
-            if claim not in self.fresh and said and said[0] > level_of(self.ledger, claim):
+            if self.ledger.count(Reading, "claim", claim) and said and said[0] > level_of(self.ledger, claim):
                 self.pending.append(Flag(id=fingerprint("proposed", claim, item.id), at=self.batch.at, by=source.producer, subject=claim,
                                          flag="reading_proposed", text=f"level {said[0]} by {source.producer}: {said[1]} ({source.path} {item.address})"))
 
@@ -242,9 +251,16 @@ class Digest:
         picked: dict[str, list[Pick]] = {}
         found: dict[str, Counter[str]] = {}
         prefix = f"{self.batch.name}|"
+        for ident in self.todo:
+            found_source = self.source(ident)
+            if found_source and found_source.source_kind not in _BASELINE:
+                for item in self.ledger.by(Item, "source", ident):
+                    if self._relevance(item):
+                        watch.item(item, found_source.path)
         total = sum(1 for _ in self.ledger.index.keys("mention", "batch_work", prefix))
         for n, key in enumerate(self.ledger.index.keys("mention", "batch_work", prefix), 1):
             case = self._case(key[len(prefix) :])
+            self._open_claims(case)
             decision = decide(self.ledger, self.batch, self.doc, case, self.instance.siblings)
             self.out.works += 1
             self.out.statuses[decision.status] = self.out.statuses.get(decision.status, 0) + 1
@@ -255,15 +271,30 @@ class Digest:
             for s in case.sources:
                 found.setdefault(s.id, Counter())[decision.status] += 1
             if decision.status != "off_topic":
-                for item in case.items:
-                    source = self.source(item.source)
-                    watch.item(item, source.path if source else item.source)
                 watch.case(case)
                 picked.setdefault(decision.status, []).append(_pick(case, decision))
             self.progress("works", n, total)
         self._compose(watch, picked, found)
         self._flush()
         self.ledger.append([Done(id=fingerprint("done", self.batch.name), at=self.batch.at, batch=self.batch.name, counts=self.out.parts)], self.durable)
+
+    def _open_claims(self, case: Case) -> None:
+        """Give each claim first told in this round its one opening reading: the best reading among the notes of the round that state it.
+
+        Written once and for all; later rounds only retell.
+        """
+        for claim in case.claims:
+            if not any(claim.id in m.claims for m in case.mentions) or self.ledger.count(Reading, "claim", claim.id):
+                continue
+            best: tuple[int, str, Source] | None = None
+            for m in case.mentions:
+                source, item = self.source(m.source), self.ledger.get(m.item)
+                if source and item and claim.id in (*m.claims, *m.retells):
+                    level, quote = opening_level(source.source_kind, item.text)
+                    if best is None or level > best[0]:
+                        best = (level, quote, source)
+            if best:
+                self.ledger.append([opening(claim, best[0], best[2].producer, best[1], best[2].source_kind)], durable=False)
 
     def _put(self, record: Record) -> None:
         self.pending.append(record)
@@ -293,6 +324,7 @@ class Digest:
         rest = [p for status in ("anchored", "duplicate", "same_origin", "too_thin", "register_only") for p in picked.get(status, [])]
         for n, p in enumerate(rest, 1):
             self._put(compose.make_rejection(batch, self._case(p.key), p.decision, n))
+        self._put_nameless(len(rest))
         here = {p.key for p in (*main, *beside, *rest)}
         parts: list[Iterable[Part]] = [
             conflicts, compose.make_carried(ledger, batch, doc, here), compose.make_citable(batch, {"direct": main, "adjacent": beside, "register": rest}),
@@ -301,6 +333,17 @@ class Digest:
         for group_of_parts in parts:
             for part in group_of_parts:
                 self._put(part)
+
+    def _put_nameless(self, n: int) -> None:
+        """Items on the topic that name no work are listed with their place: they are quoted in the ledger, not lost."""
+        for d in self.ledger.by(Disposition, "batch", self.batch.name):
+            item = self.ledger.get(d.subject) if d.status == "too_thin" and ":" not in d.subject else None
+            source = self.source(item.source) if isinstance(item, Item) else None
+            if isinstance(item, Item) and source:
+                n += 1
+                title = item.title.rsplit(" / ", 1)[-1] or item.text.strip().split("\n")[0][:60]
+                self._put(Rejection(id=compose.part_id(self.batch, "rejection", n), brief=self.batch.name, order=n, title=title, status=d.status,
+                                    reason=d.reason, source=f"{source.path} {item.address}"))
 
     def _source_lines(self, found: dict[str, Counter[str]]) -> list[SourceLine]:
         kinds = sorted({s.source_kind for i in self.todo if (s := self.source(i))}, key=_ORDER.index)

@@ -41,7 +41,7 @@ _KIND: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("mechanism", re.compile(r"方法|机制|算法|通过|mechanism|method|algorithm|by (?:routing|caching|sharing|forking)", re.IGNORECASE)),
 )
 _TYPED_UNITS = {"%", "×", "GB/s", "TB/s", "tok/s", "token/s", "tokens/s", "req/s", "QPS", "ms", "s", "秒", "毫秒", "B", "T", "M", "W", "kW", "TFLOPS", "$", "GB", "MB"}
-_LABELLED = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|source|links?|authors?|affiliations?|venue|date|title|producer)(?:\*\*)?\s*[:：]", re.IGNORECASE)
+_LABELLED = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|source|links?|authors?|affiliations?|venue|date|title|producer)(?:\*\*)?\s*[:：]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +162,13 @@ def _nearest(sentence: str, q: Quantity, setting: Setting) -> str:
     before = sentence[: q.start]
     hits = [(m.start(), m[0]) for rx in (_MODEL, _TASK) for m in rx.finditer(before)]
     return max(hits)[1].strip() if hits else (setting.model or setting.task)
+
+
+def same_quantity(a: Claim, b: Claim) -> bool:
+    """One number told twice: same metric, unit and value, and no field of the setting named differently by both."""
+    if not (a.amount and b.amount) or (a.amount.unit, a.amount.low, a.amount.high) != (b.amount.unit, b.amount.low, b.amount.high):
+        return False
+    if a.amount.metric != b.amount.metric and a.amount.metric and b.amount.metric:
+        return False
+    one, two = a.setting, b.setting
+    return all(not x or not y or x == y for x, y in ((one.model, two.model), (one.task, two.task), (one.hardware, two.hardware), (one.context, two.context)))

@@ -17,6 +17,7 @@ _TITLED = (
     re.compile(r"\[(?P<t>[^\]\n]{6,200})\]\(https?://[^)\s]*(?:arxiv|doi)[^)\s]*\)"),
     re.compile(r"arXiv\s*[:：]\s*[\d.]+(?:v\d+)?\s*[—–:-]+\s*(?P<t>[^\n（(;；]{4,200})", re.IGNORECASE),
     re.compile(r"\*\*(?P<t>[^*\n]{6,200})\*\*\s*[（(,，]?\s*(?:arXiv|\d{4}\.\d{5}|https?://)", re.IGNORECASE),
+    re.compile(r"^\s*(?:[-*•]|\d+[.、)])?\s*(?P<t>[A-Z][^\n（(;；。]{3,180}?)\s*[（(]\s*(?:arXiv\s*[:：]\s*)?\d{4}\.\d{5}", re.MULTILINE),
     re.compile(r"[《\"“](?P<t>[^》\"”\n]{6,200})[》\"”]"),
 )
 _LABEL = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?P<k>[^:：\n|*]{1,24}?)(?:\*\*)?\s*[:：]\s*(?:\*\*)?\s*(?P<v>\S.*)$")
@@ -54,6 +55,8 @@ def guess_title(text: str, heading: str, works: list[str]) -> str:
         m = rx.search(text)
         if m:
             return m["t"].strip(" .*")
+    if not re.match(r"\s*(?:#|§|对象|第)|entry |object ", text, re.IGNORECASE):
+        return ""                                                  # a point below a heading does not bear the heading's title
     head = re.sub(r"[（(][^（()）]*\d{4}\.\d{4,5}[^（()）]*[)）]|arXiv\s*:\s*[\d.v]+", "", heading.rsplit(" / ", 1)[-1])
     head = re.sub(r"^(?:§\S+|对象\S+|第\S+条|object \w+|entry \d+|\d+[.、)])\s*[:：.]?\s*", "", head, flags=re.IGNORECASE).strip(" —–-:：")
     return head if works and len(head) >= 4 else ""
