@@ -13,6 +13,7 @@ from headwater.ledger.store import Ledger
 
 _RUMOUR = re.compile(r"待核实|未签约|传闻|据称|unconfirmed|rumou?r|reportedly|not signed", re.IGNORECASE)
 _STATUS_NEWS = re.compile(r"撤稿|retract|withdrawn|已(?:开源|发布代码|被接收)|accepted (?:at|to)|code (?:is )?(?:now )?(?:available|released)", re.IGNORECASE)
+_PAPER = re.compile(r"^url:.*(?:proceedings|\.pdf$|openreview\.net|usenix\.org|dl\.acm\.org|aclanthology)", re.IGNORECASE)
 # a judgment may only move a status down this list
 _ORDER = ("net_new", "update", "to_verify", "adjacent", "register_only", "too_thin", "same_origin", "duplicate", "anchored", "off_topic")
 
@@ -87,7 +88,7 @@ def _by_rules(ledger: Ledger, batch: Batch, doc: Document, case: Case, siblings:
     typed = any(c.amount for c in case.claims)
     if all(s.source_kind == "work_queue" for s in case.sources):
         return Decision("register_only", "work queue")
-    if case.key.startswith(("title:", "url:", "repo:")):
+    if case.key.startswith(("title:", "url:", "repo:")) and not (typed and _PAPER.search(case.key)):
         if not typed and len(text) < 160:
             return Decision("too_thin")
         return Decision("adjacent", _origin(case))

@@ -32,7 +32,10 @@ _PRESENT: dict[str, re.Pattern[str]] = {
     "variance": re.compile(r"方差|标准差|置信区间|±|variance|std|confidence interval|seeds?\b|n\s*=\s*\d", re.IGNORECASE),
     "data_size": re.compile(r"\d+\s*(?:条|个|samples?|examples?|requests?|questions?)", re.IGNORECASE),
 }
-_ABSENT = re.compile(r"(?:未|无|没有|缺(?:失|少)?|不明|not |no |without |missing|lacks?|unreported|undisclosed|unknown)[^，。；;,.]{0,16}$|^[^，。；;,.]{0,12}(?:未(?:报告|披露|给出|提|单独报告)|缺失|missing|not reported|undisclosed)", re.IGNORECASE)
+_ABSENT_BEFORE = re.compile(
+    r"(?:未|无|没有|缺(?:失|少)?|不明|\bnot |\bno |without |missing|lacks?|unreported|undisclosed|unknown)[^，。；;,.]{0,16}$", re.IGNORECASE
+)
+_ABSENT_AFTER = re.compile(r"^[^，。；;,.（(]{0,12}(?:未(?:报告|披露|给出|提|单独报告)|缺失|missing|not reported|undisclosed)", re.IGNORECASE)
 _BOUNDARY = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:证据边界(?:（[^）]*）)?|边界|evidence boundary(?:\s*\([^)]*\))?|boundary|limits?)(?:\*\*)?\s*[:：]\s*(?:\*\*)?(?P<b>\S.*)$",
                        re.IGNORECASE | re.MULTILINE)
 _VERDICT = re.compile(r"(?P<who>[A-Za-z][\w-]{1,20})\s*(?:判|判断|verdict)\s*[:：]?\s*[\"“「](?P<v>[^\"”」\n]+)[\"”」]", re.IGNORECASE)
@@ -59,10 +62,16 @@ def missing_evidence(text: str) -> list[str]:
     out = []
     for gap in GAPS:
         hits = list(_PRESENT[gap].finditer(text))
-        said_missing = any(_ABSENT.search(text[max(0, m.start() - 20) : m.start()]) or _ABSENT.search(text[m.end() : m.end() + 24]) for m in hits)
-        if said_missing or (gap in owed and not hits):
+        told = [m for m in hits if not _denied(text, m)]
+        if (hits or gap in owed) and not told:
             out.append(gap)
     return out
+
+
+def _denied(text: str, m: re.Match[str]) -> bool:
+    """`未报告接受率`, `acceptance rate not reported`: naming a thing to say that it is missing."""
+    before, after = text[max(0, m.start() - 20) : m.start()], text[m.end() : m.end() + 24]
+    return bool(_ABSENT_BEFORE.search(before) or _ABSENT_AFTER.search(after))
 
 
 def stated_boundary(text: str) -> str:
