@@ -274,6 +274,7 @@ class Digest:
                 watch.case(case)
                 picked.setdefault(decision.status, []).append(_pick(case, decision))
             self.progress("works", n, total)
+        self._flush()
         self._compose(watch, picked, found)
         self._flush()
         self.ledger.append([Done(id=fingerprint("done", self.batch.name), at=self.batch.at, batch=self.batch.name, counts=self.out.parts)], self.durable)
@@ -294,7 +295,7 @@ class Digest:
                     if best is None or level > best[0]:
                         best = (level, quote, source)
             if best:
-                self.ledger.append([opening(claim, best[0], best[2].producer, best[1], best[2].source_kind)], durable=False)
+                self.pending.append(opening(claim, best[0], best[2].producer, best[1], best[2].source_kind))
 
     def _put(self, record: Record) -> None:
         self.pending.append(record)

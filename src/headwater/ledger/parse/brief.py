@@ -31,6 +31,8 @@ _FLAG = re.compile(r"^[\s]*([🟢🟡🔴🟠🔵⚪⚠]️?)\s*")
 _EN_ORDINALS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_LATIN = re.compile(r"[A-Za-z]")
 _LISTS = {
     "adjacent",
     "summary",
@@ -165,8 +167,8 @@ class ParsedBrief:
 
 def language_of(text: str) -> str:
     """`zh` when more than a tenth of the letters are Chinese, else `en`."""
-    han = sum("\u4e00" <= c <= "\u9fff" for c in text)
-    latin = sum(c.isascii() and c.isalpha() for c in text)
+    han = len(_HAN.findall(text))
+    latin = len(_LATIN.findall(text))
     return "zh" if han * 9 > latin else "en"
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
+_DIGIT = re.compile(r"\d")
 _WIDE = {0xFF01 + i: 0x21 + i for i in range(94)}
 _WIDE.update({0x3000: 0x20, 0x2010: 0x2D, 0x2011: 0x2D})
 _ARXIV_NEW = r"(?P<new>(?:0[7-9]|[1-9]\d)(?:0[1-9]|1[0-2])\.\d{4,5})"
@@ -123,7 +125,15 @@ def _plausible(number: str) -> bool:
 
 def find_ids(text: str) -> list[IdMention]:
     """All identifiers; overlapping forms (a link contains a bare id) are reported once, the longest form wins."""
+    return list(_find_ids(text))
+
+
+@lru_cache(maxsize=1024)
+def _find_ids(text: str) -> tuple[IdMention, ...]:
+    """Cached, because versions, quantities and works of one sentence all need it."""
     flat = narrow(text)
+    if not _DIGIT.search(flat) and "//" not in flat:
+        return ()
     found: list[IdMention] = []
     found += [_arxiv(m, (m.group("form") or "link").lower()) for m in _LINKED.finditer(flat)]
     found += [_arxiv(m, "prefixed") for m in _PREFIXED.finditer(flat)]
@@ -147,7 +157,7 @@ def find_ids(text: str) -> list[IdMention]:
         if kept and i.start < kept[-1].end:
             continue
         kept.append(i)
-    return kept
+    return tuple(kept)
 
 
 def arxiv_ids(text: str) -> list[str]:
