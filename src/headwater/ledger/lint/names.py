@@ -25,6 +25,7 @@ radar rag ram ranking rdma read reading reasoning relation release repo reposito
 shell single size slo slos software source sources sparse spec speculative speed sql state status storage store stream streaming suggested summary survey system systems table task tasks team test text time title
 tldr token tokens tool tools top topic total tpu training transformer trace traces trend ttft tpot itl update url use user users v value vector verdict version video vllm-like web weekly weights window window-based workload zero
 increments status sunday tuesday wednesday thursday friday saturday one two three four five six seven eight nine ten what why how which who where here there these those however although because since but if so
+mlsys icml iclr neurips nips acl emnlp naacl aaai ijcai cvpr iccv eccv kdd sigir vldb pvldb sigmod osdi nsdi sosp eurosys asplos isca hpca sigcomm colm icassp icpp ispass micro interspeech cikm wsdm icde usenix ieee acm cncf
 it's we've don't i'm key-value p50 p90 p95 p99 qps rps tps gqa mha mla mqa api's kv-cache prefill-decode utc gmt cet pst est am pm ok na n/a tbd todo faq etc eg ie fig eq appendix figure sec
 """.split())
 

@@ -14,7 +14,7 @@ from headwater.ledger.lint.finding import Finding
 
 Check = Callable[[Brief], Iterator[Finding]]
 FAMILIES = (
-    "states",
+    "states", "counts", "tallies", "dispositions", "sources", "batch", "identity",
 
 )
 _CHECKS: dict[int, list[Check]] = {}
