@@ -14,7 +14,7 @@ from headwater.ledger.lint.finding import Finding
 
 Check = Callable[[Brief], Iterator[Finding]]
 FAMILIES = (
-    "states", "counts", "tallies", "dispositions", "sources", "batch", "identity",
+    "dates", "levels", "grades", "states", "counts", "tallies", "dispositions", "sources", "batch", "identity",
 
 )
 _CHECKS: dict[int, list[Check]] = {}
