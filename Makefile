@@ -43,3 +43,19 @@ $(VENV)/.test: $(SOURCES) $(VENV)/.model
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache
+
+# Development: build the native module in build/ and drop it beside the sources. PYTHON needs nanobind, numpy and the test tools.
+JOBS ?= 2
+CONFIGURE = cmake -G Ninja -S . -DPython_EXECUTABLE="$$(command -v $(PYTHON))"
+
+native:
+	$(CONFIGURE) -B build/dev
+	cmake --build build/dev -j $(JOBS)
+	cp build/dev/_native*.so src/headwater/
+
+# The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer; HEADWATER_NATIVE names the module to load.
+sanitize:
+	$(CONFIGURE) -B build/sanitize -DHEADWATER_SANITIZE=ON
+	cmake --build build/sanitize -j $(JOBS)
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	  UBSAN_OPTIONS=print_stacktrace=1 HEADWATER_NATIVE=build/sanitize PYTHONPATH=src $(PYTHON) -m pytest -q tests/unit/kernels

@@ -7,9 +7,10 @@ import sys
 import typer
 
 from headwater import __version__
+from headwater.cli import chat, complete, decide, doctor, models, serve
 from headwater.core.errors import HeadwaterError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Headwater: language models on CPU servers.")
 
 
 def _version(value: bool) -> None:
@@ -21,6 +22,14 @@ def _version(value: bool) -> None:
 @app.callback()
 def root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and stop.")) -> None:
     """Headwater: language models on CPU servers."""
+
+
+app.command()(serve.serve)
+app.command()(chat.chat)
+app.command()(complete.complete)
+app.add_typer(decide.app, name="decide")
+app.command()(doctor.doctor)
+app.command()(models.models)
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ class ReadSpec:
     """What to read besides sampled tokens.
 
     labels: ids whose raw logits are read at the last prompt position (only those rows of the output matrix are computed).
+    lse: read the log-sum-exp of the whole vocabulary there too (one full row of the output matrix).
     score_from: prompt positions from here on get the log-probability of their own token (None = none); `prompt_top` adds the k most likely.
     hidden: return the final hidden row of the `last` prompt token, or of `all`.
     """
@@ -25,6 +26,7 @@ class ReadSpec:
     score_from: int | None = None
     prompt_top: int = 0
     hidden: Literal["last", "all"] | None = None
+    lse: bool = False
 
     @property
     def any(self) -> bool:
@@ -38,6 +40,7 @@ class Request:
     prompt: int32[n]. stop_ids: ids that end it (end-of-turn ids and stop_token_ids). max_new: 0 = read only, nothing is sampled.
     parent, parent_pos: fork by name: the first `parent_pos` tokens equal those of request `parent`, whose state is shared.
     hold: keep the row as a fork point until a Release event (a `State` of the public API, a decision's shared state).
+    borders: positions at which messages end: checkpoints there let the next turn start (models that cannot be cut back).
     seed: 64 bits, already chosen. mask: the row asks the executor's grammar matcher `mask` (an id) for allowed tokens.
     """
 
@@ -54,6 +57,7 @@ class Request:
     parent: str | None = None
     parent_pos: int = 0
     hold: bool = False
+    borders: tuple[int, ...] = ()
     reads: ReadSpec = field(default_factory=ReadSpec)
     mask: str | None = None
     deadline: float | None = None
@@ -71,12 +75,13 @@ class TokenLogprobs:
 
 @dataclass(slots=True)
 class ReadResult:
-    """What `ReadSpec` asked for. labels: float32[len(labels)] raw logits; label_mass: soft-max mass of the labels over the whole vocabulary,
-    None unless the full row was computed; prompt: one entry per scored position; hidden: float32[k, dim]."""
+    """What `ReadSpec` asked for. labels: float32[len(labels)] raw logits; lse: log-sum-exp of all raw logits at the same position (float64
+    accumulation), None unless asked; prompt: one entry per scored position; hidden: float32[k, dim]."""
 
     labels: np.ndarray | None = None
     prompt: list[TokenLogprobs] = field(default_factory=list)
     hidden: np.ndarray | None = None
+    lse: float | None = None
 
 
 @dataclass(slots=True)

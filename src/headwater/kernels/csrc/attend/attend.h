@@ -1,0 +1,96 @@
+// Attention over a paged cache: what the planner (attend.cpp) hands to the code of one instruction set (attend_isa.cpp).
+//
+// A tile is a set of query tokens, of one row or of neighbouring rows that share blocks. A task is one tile, one kv head and a range of
+// chunks of 256 absolute positions. Tiles and tasks only change the order of loops: every (query, head) gets one partial per chunk, merged
+// in position order (ADR 001), whatever the tile holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/isa.h"
+#include "common/step.h"
+
+namespace hw {
+
+enum KVFormat : int { kF16 = 0, kQ8 = 1 };
+
+constexpr int kChunkTokens = 256;
+constexpr int kChunkBlocks = kChunkTokens / kBlockTokens;
+constexpr int kQ8Channels = 32;  // channels of a token that share one scale in format q8
+constexpr int kTileRows = 96;    // query rows (tokens x heads of the group) of a tile, unless one token alone has more
+
+// Consecutive tokens of one row.
+struct TileSegment {
+  int row, token, count;  // cache row, first flat token, how many
+  int position, end;      // absolute position of the first token; one past the last position of the row
+};
+
+struct AttendTile {
+  const TileSegment* segments;
+  int n_segments;
+  int rows;                // tokens x heads per kv head
+  int chunk_lo, chunk_hi;  // chunks that any of its queries may see
+};
+
+struct AttendJob {
+  Step step;
+  KVGroup kv;
+  AttendSpec spec;
+  const float *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;
+  float* out;
+  int64_t out_stride;
+  float* lse;          // [n_tokens][heads] natural log-sum-exp, or null
+  int group;           // query heads per kv head
+  int padded;          // head_dim rounded up to 16
+  int64_t block_bytes;  // of one kv head of one block, in k and in v
+};
+
+// A partial of one query row: its unnormalised output [padded], then maximum (base 2), sum, and padding to 16 floats.
+static inline int64_t partial_floats(const AttendJob& job) { return job.padded + 16; }
+
+// Positions [lo, hi) that a query sees.
+static inline void visible_range(const AttendSpec& spec, int position, int end, int& lo, int& hi) {
+  lo = spec.window > 0 && position >= spec.window ? position - spec.window + 1 : 0;
+  hi = position + 1;
+  if (!spec.causal) hi = spec.window > 0 && spec.window < end - position ? position + spec.window : end;
+}
+
+static inline int64_t q8_groups(int head_dim) { return (head_dim + kQ8Channels - 1) / kQ8Channels; }
+
+static inline int64_t kv_block_bytes(int format, int head_dim) {
+  return format == kQ8 ? kBlockTokens * (head_dim + 2 * q8_groups(head_dim)) : int64_t{2} * kBlockTokens * head_dim;
+}
+
+// Floats of scratch that attend_task wants for a tile of `rows` query rows; merge_task wants less.
+static inline size_t attend_scratch(int rows, int padded) {
+  const size_t r = static_cast<size_t>(rows + 15) / 16 * 16;
+  return r * (3 * static_cast<size_t>(padded) + kChunkTokens + 6) + 2 * static_cast<size_t>(padded) * kChunkTokens;
+}
+
+// Grows on demand, 64-byte aligned, one per thread and `slot`.
+float* thread_scratch(int slot, size_t floats);
+
+// attend() that also returns the natural log-sum-exp of every (token, head) when lse is not null. Throws std::invalid_argument naming the
+// row and position when the table lacks a block that a query may see.
+void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
+                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse);
+
+// k, v: whole caches. Copies blocks in every layer; pairs[2i] -> pairs[2i + 1], in order.
+void copy_blocks(ThreadPool& pool, const KVGroup& kv, const int32_t* pairs, int n_pairs);
+
+// outs [parts][rows][dim], lses [parts][rows] natural logarithms -> out [rows][dim], lse [rows]. Parts with lse -inf are skipped.
+void merge_parts(ThreadPool& pool, int parts, int64_t rows, int dim, const float* outs, const float* lses, float* out, float* lse);
+
+HW_DECLARE(
+    // Rounds keys and values of tokens [first, last) of one kv head and stores them.
+    void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last);
+    // Attends over chunks [chunk_lo, chunk_hi). partials null: merges as it goes and writes the result; else stores
+    // [chunk - tile.chunk_lo][row] partials. scratch: attend_scratch() floats.
+    void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch);
+    // Merges all partials of a tile and kv head in position order and writes the result.
+    void merge_task(const AttendJob& job, const AttendTile& tile, int kv_head, const float* partials, float* scratch);
+    void merge_rows(int parts, int64_t rows, int64_t first, int64_t last, int dim, const float* outs, const float* lses, float* out, float* lse);)
+
+}  // namespace hw

@@ -1,0 +1,405 @@
+// Attention of one tile and kv head, chunk by chunk, for one instruction set. Scores live in base 2: q is scaled by scale · log2(e) first.
+#include "attend/attend.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "attend/tiles_isa.h"
+#include "common/simd16.h"
+
+namespace hw {
+namespace HW_ISA {
+namespace {
+
+constexpr int kHalf = kChunkTokens / 2;    // positions of values that stay in the first-level cache while all rows pass over them
+constexpr int kDirectRows = 2 * kRegisterRows;  // up to here blocks are converted in registers, above once into scratch
+
+// The scratch of one task; rows is the tile's, rounded up to 16.
+struct Work {
+  float *q, *scores, *acc, *state;      // [rows][head_dim], [rows][kChunkTokens], [rows][padded] twice
+  float *top, *sum, *state_top, *state_sum;  // [rows]; sum 0 = no visible position
+  int *lo, *hi;                         // [rows] visible positions relative to the chunk
+  float *keys, *values;                 // [16][head_dim][16], [kChunkTokens][padded]
+};
+
+Work carve(float* scratch, int rows, int padded) {
+  const int64_t r = (rows + 15) / 16 * 16;
+  Work w;
+  w.keys = scratch;
+  w.values = w.keys + int64_t{kChunkTokens} * padded;
+  w.q = w.values + int64_t{kChunkTokens} * padded;
+  w.scores = w.q + r * padded;
+  w.acc = w.scores + r * kChunkTokens;
+  w.state = w.acc + r * padded;
+  w.top = w.state + r * padded;
+  w.sum = w.top + r;
+  w.state_top = w.sum + r;
+  w.state_sum = w.state_top + r;
+  w.lo = reinterpret_cast<int*>(w.state_sum + r);
+  w.hi = w.lo + r;
+  return w;
+}
+
+const char* block_of(const AttendJob& job, const uint16_t* cache, int block, int kv_head) {
+  const int64_t index = (static_cast<int64_t>(job.spec.layer) * job.kv.n_blocks + block) * job.spec.kv_heads + kv_head;
+  return reinterpret_cast<const char*>(cache) + index * job.block_bytes;
+}
+
+void load_queries(const AttendJob& job, const AttendTile& tile, int kv_head, float* q) {
+  const AttendSpec& spec = job.spec;
+  const F32x16 scale = splat(spec.softcap > 0 ? spec.scale / spec.softcap : spec.scale * kLog2e);
+  for (int s = 0; s < tile.n_segments; ++s) {
+    const TileSegment& segment = tile.segments[s];
+    for (int t = 0; t < segment.count; ++t) {
+      const float* from = job.q + (segment.token + t) * job.q_stride + static_cast<int64_t>(kv_head) * job.group * spec.head_dim;
+      const int n = job.group * spec.head_dim;  // the heads of a group are neighbours
+      for (int i = 0; i < n; i += kLanes) store_n(q + i, load_n(from + i, n - i) * scale, n - i);
+      q += n;
+    }
+  }
+}
+
+// Visible positions of every row of the tile relative to the chunk; lo == hi when it sees none.
+void visible_rows(const AttendJob& job, const AttendTile& tile, int chunk, int* lo, int* hi) {
+  const int base = chunk * kChunkTokens;
+  int r = 0;
+  for (int s = 0; s < tile.n_segments; ++s) {
+    const TileSegment& segment = tile.segments[s];
+    for (int t = 0; t < segment.count; ++t) {
+      int from, to;
+      visible_range(job.spec, segment.position + t, segment.end, from, to);
+      from = from < base ? 0 : from - base;
+      to = to < base ? 0 : to - base > kChunkTokens ? kChunkTokens : to - base;
+      if (from > to) from = to;
+      for (int g = 0; g < job.group; ++g, ++r) {
+        lo[r] = from;
+        hi[r] = to;
+      }
+    }
+  }
+}
+
+// Maximum, weights and their sum over the visible positions of one row; weights outside them become 0 and are never used.
+void soften(float* scores, int lo, int hi, float softcap, float& top, float& sum) {
+  const F32x16 nothing = splat(-HUGE_VALF);
+  const int first = lo / kLanes, last = (hi - 1) / kLanes;
+  F32x16 peak = nothing;
+  for (int b = first; b <= last; ++b) {
+    F32x16 s = load(scores + b * kLanes);
+    if (softcap > 0) s = tanh16(s) * splat(softcap * kLog2e);
+    if (b == last) s = select(mask_first(hi - b * kLanes), s, nothing);
+    if (b == first) s = select(mask_first(lo - b * kLanes), nothing, s);
+    store(scores + b * kLanes, s);
+    peak = max(s, peak);
+  }
+  top = max_lanes(peak);
+  const F32x16 shift = splat(top);
+  F32x16 total = zero16();
+  for (int b = first; b <= last; ++b) {
+    F32x16 p = exp2_16(load(scores + b * kLanes) - shift);
+    if (b == last) p = select(mask_first(hi - b * kLanes), p, zero16());
+    if (b == first) p = select(mask_first(lo - b * kLanes), zero16(), p);
+    store(scores + b * kLanes, p);
+    total = total + p;
+  }
+  sum = sum_lanes(total);
+}
+
+template <class Source>
+void score_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* blocks, int b0, int b1) {
+  const int step = vectors_for(kRegisterRows);
+  for (int b = b0; b < b1; b += step) {  // these blocks stay near while all rows pass over them
+    const int nb = b + step < b1 ? step : b1 - b;
+    for (int r = r0; r < r1; r += kRegisterRows) {
+      const int n = r + kRegisterRows < r1 ? kRegisterRows : r1 - r;
+      bool seen = false;
+      for (int i = r; i < r + n; ++i) seen = seen || (w.lo[i] < (b + nb) * kLanes && w.hi[i] > b * kLanes && w.lo[i] < w.hi[i]);
+      if (!seen) continue;
+      score_rows<Source>(n, w.q + static_cast<int64_t>(r) * job.spec.head_dim, job.spec.head_dim, blocks + b, nb,
+                         w.scores + static_cast<int64_t>(r) * kChunkTokens + b * kLanes);
+    }
+  }
+}
+
+// Adds positions [j0, j1) of the chunk to the outputs of rows [r, r + n): what all of them see together, the ragged ends one by one.
+template <class Source>
+void add_values(const AttendJob& job, const Work& w, int r, int n, const char* const* blocks, int stride, int j0, int j1) {
+  int common_lo = j0, common_hi = j1;
+  for (int i = r; i < r + n; ++i) {
+    common_lo = w.lo[i] > common_lo ? w.lo[i] : common_lo;
+    common_hi = w.hi[i] < common_hi ? w.hi[i] : common_hi;
+  }
+  if (common_lo > common_hi) common_lo = common_hi = j1;  // nothing in common: every row alone, in one piece
+  const auto alone = [&](int i, int from, int to) {
+    from = w.lo[i] > from ? w.lo[i] : from;
+    to = w.hi[i] < to ? w.hi[i] : to;
+    if (from < to) {
+      value_rows<Source>(1, w.scores + static_cast<int64_t>(i) * kChunkTokens, blocks, stride, from, to,
+                         w.acc + static_cast<int64_t>(i) * job.padded, job.padded);
+    }
+  };
+  for (int i = r; i < r + n; ++i) alone(i, j0, common_lo);
+  if (common_lo < common_hi) {
+    value_rows<Source>(n, w.scores + static_cast<int64_t>(r) * kChunkTokens, blocks, stride, common_lo, common_hi,
+                       w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
+  }
+  for (int i = r; i < r + n; ++i) alone(i, common_hi, j1);
+}
+
+// The partial of rows [r0, r1), whose blocks in this chunk are the same, over blocks [b0, b1) of the chunk.
+template <class Source>
+void partial_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* keys, const char* const* values, int b0, int b1) {
+  const int stride = Source::kPadded ? job.padded : job.spec.head_dim;
+  score_group<Source>(job, w, r0, r1, keys, b0, b1);
+  for (int r = r0; r < r1; ++r) {
+    w.sum[r] = 0.0f;
+    if (w.lo[r] < w.hi[r]) soften(w.scores + static_cast<int64_t>(r) * kChunkTokens, w.lo[r], w.hi[r], job.spec.softcap, w.top[r], w.sum[r]);
+    std::memset(w.acc + static_cast<int64_t>(r) * job.padded, 0, static_cast<size_t>(job.padded) * sizeof(float));
+  }
+  for (int j = b0 * kLanes / kHalf * kHalf; j < b1 * kLanes; j += kHalf) {
+    for (int r = r0; r < r1; r += kRegisterRows) {
+      add_values<Source>(job, w, r, r + kRegisterRows < r1 ? kRegisterRows : r1 - r, values, stride, j, j + kHalf);
+    }
+  }
+}
+
+// Converts blocks [b0, b1) of the chunk to scratch, with the same arithmetic as reading them directly.
+template <class Source>
+void unpack(const AttendJob& job, const Work& w, const char** keys, const char** values, int b0, int b1) {
+  const int dim = job.spec.head_dim, padded = job.padded;
+  for (int b = b0; b < b1; ++b) {
+    float* key = w.keys + static_cast<int64_t>(b) * dim * kLanes;
+    for (int d0 = 0; d0 < dim; d0 += kQ8Channels) {
+      const auto scale = Source::key_scale(keys[b], dim, d0);
+      for (int d = d0; d < dim && d < d0 + kQ8Channels; ++d) store(key + d * kLanes, Source::key(keys[b], d, scale));
+    }
+    float* value = w.values + static_cast<int64_t>(b) * kBlockTokens * padded;
+    for (int slot = 0; slot < kBlockTokens; ++slot, value += padded) {
+      int c = 0;
+      for (; c + kLanes <= dim; c += kLanes) store(value + c, Source::value(values[b], dim, slot, c, Source::value_scale(values[b], dim, slot, c)));
+      if (c < dim) {  // the last eight channels: read a whole vector from a copy, not past the end of the cache
+        alignas(64) char tail[2 * kLanes] = {};
+        const int size = job.kv.format == kQ8 ? 1 : 2;
+        std::memcpy(tail, values[b] + size * (slot * dim + c), static_cast<size_t>(size * (dim - c)));
+        store(value + c, Source::value(tail, 0, 0, 0, Source::value_scale(values[b], dim, slot, c)));
+      }
+    }
+    keys[b] = reinterpret_cast<const char*>(key);
+    values[b] = reinterpret_cast<const char*>(value - static_cast<int64_t>(kBlockTokens) * padded);
+  }
+}
+
+template <class Source>
+void partial_rows(const AttendJob& job, const Work& w, const int32_t* table, int r0, int r1, int kv_head, int b0, int b1) {
+  const char *keys[kChunkBlocks] = {}, *values[kChunkBlocks] = {};
+  for (int b = b0; b < b1; ++b) {
+    keys[b] = block_of(job, job.kv.k, table[b], kv_head);
+    values[b] = block_of(job, job.kv.v, table[b], kv_head);
+  }
+  if (r1 - r0 <= kDirectRows && job.padded == job.spec.head_dim) return partial_group<Source>(job, w, r0, r1, keys, values, b0, b1);
+  unpack<Source>(job, w, keys, values, b0, b1);
+  partial_group<F32Source>(job, w, r0, r1, keys, values, b0, b1);
+}
+
+// One chunk for all rows of the tile: neighbouring segments with the same blocks are computed together.
+void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, int kv_head, int chunk) {
+  visible_rows(job, tile, chunk, w.lo, w.hi);
+  const auto table_of = [&](int s) {
+    return job.kv.table + static_cast<int64_t>(tile.segments[s].row) * job.kv.table_width + chunk * kChunkBlocks;
+  };
+  for (int s = 0, r0 = 0; s < tile.n_segments;) {
+    int r1 = r0, b0 = kChunkBlocks, b1 = 0, to = s;
+    for (; to < tile.n_segments; ++to) {
+      const int rows = tile.segments[to].count * job.group;
+      int lo = kChunkTokens, hi = 0;
+      for (int r = r1; r < r1 + rows; ++r) {
+        if (w.lo[r] == w.hi[r]) continue;
+        lo = w.lo[r] < lo ? w.lo[r] : lo;
+        hi = w.hi[r] > hi ? w.hi[r] : hi;
+      }
+      const int from = lo / kLanes < b0 ? lo / kLanes : b0, upto = (hi + kLanes - 1) / kLanes > b1 ? (hi + kLanes - 1) / kLanes : b1;
+      // both tables may be read over the union: an entry that one of them lacks differs from the other's block
+      if (to > s && from < upto && tile.segments[to].row != tile.segments[s].row) {
+        const int32_t *a = table_of(s), *b = table_of(to);
+        const int width = job.kv.table_width - chunk * kChunkBlocks;
+        bool same = upto <= width;
+        for (int i = from; same && i < upto; ++i) same = a[i] == b[i];
+        if (!same) break;
+      }
+      b0 = from;
+      b1 = upto;
+      r1 += rows;
+    }
+    if (b0 < b1) {
+      if (job.kv.format == kQ8) {
+        partial_rows<Q8Source>(job, w, table_of(s), r0, r1, kv_head, b0, b1);
+      } else {
+        partial_rows<F16Source>(job, w, table_of(s), r0, r1, kv_head, b0, b1);
+      }
+    } else {
+      for (int r = r0; r < r1; ++r) w.sum[r] = 0.0f;
+    }
+    s = to;
+    r0 = r1;
+  }
+}
+
+// state <- state + partial, in position order.
+HW_INLINE void merge_one(float* state, float& state_top, float& state_sum, const float* acc, float top, float sum, int padded) {
+  if (sum == 0.0f) return;
+  if (state_sum == 0.0f) {
+    std::memcpy(state, acc, static_cast<size_t>(padded) * sizeof(float));
+    state_top = top;
+    state_sum = sum;
+    return;
+  }
+  const float peak = state_top > top ? state_top : top;
+  const float tops[kLanes] = {state_top - peak, top - peak};
+  float factors[kLanes];
+  store(factors, exp2_16(load(tops)));
+  const F32x16 a = splat(factors[0]), b = splat(factors[1]);
+  float sums[kLanes];
+  store(sums, fma(splat(state_sum), a, splat(sum) * b));
+  state_top = peak;
+  state_sum = sums[0];
+  for (int c = 0; c < padded; c += kLanes) store(state + c, fma(load(state + c), a, load(acc + c) * b));
+}
+
+void finish(const AttendJob& job, const AttendTile& tile, int kv_head, const Work& w) {
+  const int dim = job.spec.head_dim;
+  int r = 0;
+  for (int s = 0; s < tile.n_segments; ++s) {
+    const TileSegment& segment = tile.segments[s];
+    for (int t = 0; t < segment.count; ++t) {
+      const int64_t token = segment.token + t;
+      for (int g = 0; g < job.group; ++g, ++r) {
+        const int head = kv_head * job.group + g;
+        float* out = job.out + token * job.out_stride + static_cast<int64_t>(head) * dim;
+        const F32x16 total = splat(w.state_sum[r]);
+        for (int c = 0; c < dim; c += kLanes) store_n(out + c, load(w.state + static_cast<int64_t>(r) * job.padded + c) / total, dim - c);
+        if (job.lse) {
+          job.lse[token * job.spec.heads + head] =
+              static_cast<float>(0.69314718055994530942 * static_cast<double>(w.state_top[r]) + std::log(static_cast<double>(w.state_sum[r])));
+        }
+      }
+    }
+  }
+}
+
+// 32 channels of one token to int8 with one scale: scale = f16(amax / 127); a NaN or infinity makes the scale NaN.
+HW_INLINE uint16_t quantise32(const float* x, int n, int8_t* out) {
+  const F32x16 a = load_n(x, n < kLanes ? n : kLanes), b = n > kLanes ? load_n(x + kLanes, n - kLanes) : zero16();
+  const float amax = max_lanes(max(abs(a), abs(b)));
+  const float poison = sum_lanes(fma(a, zero16(), b * zero16()));
+  uint16_t scale[kLanes];
+  store_f16(scale, min(splat(65504.0f), splat(amax / 127.0f + poison)));
+  const float wide = half_to_float(scale[0]);
+  const F32x16 inverse = splat(wide > 0.0f ? 1.0f / wide : 0.0f), most = splat(127.0f), least = splat(-127.0f);
+  store_i8(out, to_int(max(least, min(most, a * inverse))));
+  store_i8(out + kLanes, to_int(max(least, min(most, b * inverse))));
+  return scale[0];
+}
+
+void store_f16_token(const AttendJob& job, const float* k, const float* v, uint16_t* key, uint16_t* value, int slot) {
+  const int dim = job.spec.head_dim;
+  for (int c = 0; c < dim; c += kLanes) {
+    const int n = dim - c < kLanes ? dim - c : kLanes;
+    uint16_t half[kLanes];
+    store_f16(half, load_n(k + c, n));
+    for (int i = 0; i < n; ++i) key[(c + i) * kBlockTokens + slot] = half[i];
+    store_f16(half, load_n(v + c, n));
+    std::memcpy(value + slot * dim + c, half, static_cast<size_t>(n) * 2);
+  }
+}
+
+void store_q8_token(const AttendJob& job, const float* k, const float* v, char* key, char* value, int slot) {
+  const int dim = job.spec.head_dim, groups = static_cast<int>(q8_groups(dim));
+  auto* key_scales = reinterpret_cast<uint16_t*>(key + kBlockTokens * dim);
+  auto* value_scales = reinterpret_cast<uint16_t*>(value + kBlockTokens * dim);
+  for (int g = 0; g < groups; ++g) {
+    const int c = g * kQ8Channels, n = dim - c < kQ8Channels ? dim - c : kQ8Channels;
+    int8_t bytes[kQ8Channels];
+    key_scales[g * kBlockTokens + slot] = quantise32(k + c, n, bytes);
+    for (int i = 0; i < n; ++i) key[(c + i) * kBlockTokens + slot] = static_cast<char>(bytes[i]);
+    value_scales[slot * groups + g] = quantise32(v + c, n, bytes);
+    std::memcpy(value + slot * dim + c, bytes, static_cast<size_t>(n));
+  }
+}
+
+}  // namespace
+
+void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last) {
+  const int dim = job.spec.head_dim;
+  for (int t = first; t < last; ++t) {
+    const int position = job.step.positions[t], slot = position % kBlockTokens;
+    const int block = job.kv.table[static_cast<int64_t>(row_of[t]) * job.kv.table_width + position / kBlockTokens];
+    const float *k = job.k + t * job.k_stride + static_cast<int64_t>(kv_head) * dim, *v = job.v + t * job.v_stride + static_cast<int64_t>(kv_head) * dim;
+    char* key = const_cast<char*>(block_of(job, job.kv.k, block, kv_head));
+    char* value = const_cast<char*>(block_of(job, job.kv.v, block, kv_head));
+    if (job.kv.format == kQ8) {
+      store_q8_token(job, k, v, key, value, slot);
+    } else {
+      store_f16_token(job, k, v, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot);
+    }
+  }
+}
+
+void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch) {
+  const Work w = carve(scratch, tile.rows, job.padded);
+  load_queries(job, tile, kv_head, w.q);
+  for (int r = 0; r < tile.rows; ++r) w.state_sum[r] = 0.0f;
+  const int64_t size = partial_floats(job);
+  for (int chunk = chunk_lo; chunk < chunk_hi; ++chunk) {
+    partial_chunk(job, tile, w, kv_head, chunk);
+    for (int r = 0; r < tile.rows; ++r) {
+      const float* acc = w.acc + static_cast<int64_t>(r) * job.padded;
+      if (!partials) {
+        merge_one(w.state + static_cast<int64_t>(r) * job.padded, w.state_top[r], w.state_sum[r], acc, w.top[r], w.sum[r], job.padded);
+        continue;
+      }
+      float* to = partials + (static_cast<int64_t>(chunk - tile.chunk_lo) * tile.rows + r) * size;
+      if (w.sum[r] != 0.0f) std::memcpy(to, acc, static_cast<size_t>(job.padded) * sizeof(float));
+      to[job.padded] = w.top[r];
+      to[job.padded + 1] = w.sum[r];
+    }
+  }
+  if (!partials) finish(job, tile, kv_head, w);
+}
+
+void merge_task(const AttendJob& job, const AttendTile& tile, int kv_head, const float* partials, float* scratch) {
+  const Work w = carve(scratch, tile.rows, job.padded);
+  const int64_t size = partial_floats(job);
+  for (int r = 0; r < tile.rows; ++r) w.state_sum[r] = 0.0f;
+  for (int chunk = 0; chunk < tile.chunk_hi - tile.chunk_lo; ++chunk) {
+    for (int r = 0; r < tile.rows; ++r) {
+      const float* part = partials + (static_cast<int64_t>(chunk) * tile.rows + r) * size;
+      merge_one(w.state + static_cast<int64_t>(r) * job.padded, w.state_top[r], w.state_sum[r], part, part[job.padded], part[job.padded + 1], job.padded);
+    }
+  }
+  finish(job, tile, kv_head, w);
+}
+
+void merge_rows(int parts, int64_t rows, int64_t first, int64_t last, int dim, const float* outs, const float* lses, float* out, float* lse) {
+  for (int64_t r = first; r < last; ++r) {
+    float peak = -HUGE_VALF;
+    for (int p = 0; p < parts; ++p) peak = lses[p * rows + r] > peak ? lses[p * rows + r] : peak;
+    std::memset(out + r * dim, 0, static_cast<size_t>(dim) * sizeof(float));
+    float total = 0.0f;
+    for (int p = 0; p < parts; ++p) {
+      const float part = lses[p * rows + r];
+      if (part == -HUGE_VALF) continue;
+      float weights[kLanes];
+      store(weights, exp2_16(splat((part - peak) * kLog2e)));
+      const F32x16 weight = splat(weights[0]);
+      total = total + weights[0];
+      const float* from = outs + (p * rows + r) * dim;
+      for (int c = 0; c < dim; c += kLanes) store_n(out + r * dim + c, fma(load_n(from + c, dim - c), weight, load_n(out + r * dim + c, dim - c)), dim - c);
+    }
+    lse[r] = total == 0.0f ? -HUGE_VALF : static_cast<float>(static_cast<double>(peak) + std::log(static_cast<double>(total)));
+    if (total == 0.0f) continue;
+    for (int c = 0; c < dim; c += kLanes) store_n(out + r * dim + c, load_n(out + r * dim + c, dim - c) / splat(total), dim - c);
+  }
+}
+
+}  // namespace HW_ISA
+}  // namespace hw

@@ -1,0 +1,184 @@
+// Micro-kernels of attention: a few query rows against a few key or value vectors, accumulators in registers.
+// Every score is one fused multiply-add chain over channels ascending, every output channel one chain over positions ascending; how many
+// rows and vectors a kernel holds changes nothing but speed.
+#pragma once
+
+#include "attend/attend.h"
+#include "attend/exp2_isa.h"
+#include "common/simd16.h"
+
+namespace hw {
+namespace HW_ISA {
+
+#if defined(HW_ISA_avx512)
+constexpr int kRegisterRows = 6;
+constexpr int vectors_for(int) { return 4; }
+#elif defined(HW_ISA_avx2)
+constexpr int kRegisterRows = 6;
+constexpr int vectors_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#else
+constexpr int kRegisterRows = 4;
+constexpr int vectors_for(int) { return 1; }
+#endif
+
+HW_INLINE float half_to_float(uint16_t h) {
+#if defined(HW_ISA_avx512) || defined(HW_ISA_avx2)
+  return _cvtsh_ss(h);
+#else
+  return f16_to_float(h);
+#endif
+}
+
+// Where keys and values come from. `Scale` is what 32 channels share (nothing but in q8). A block is that of one kv head.
+struct F32Source {  // scratch: keys [head_dim][16], values [16][padded]
+  struct Scale {};
+  static constexpr bool kPadded = true;
+  HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
+  HW_INLINE F32x16 key(const char* block, int d, Scale) { return load(reinterpret_cast<const float*>(block) + d * kLanes); }
+  HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
+  HW_INLINE F32x16 value(const char* block, int stride, int slot, int c, Scale) {
+    return load(reinterpret_cast<const float*>(block) + slot * stride + c);
+  }
+};
+
+struct F16Source {
+  struct Scale {};
+  static constexpr bool kPadded = false;
+  HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
+  HW_INLINE F32x16 key(const char* block, int d, Scale) { return load_f16(reinterpret_cast<const uint16_t*>(block) + d * kLanes); }
+  HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
+  HW_INLINE F32x16 value(const char* block, int stride, int slot, int c, Scale) {
+    return load_f16(reinterpret_cast<const uint16_t*>(block) + slot * stride + c);
+  }
+};
+
+struct Q8Source {
+  struct Scale {
+    F32x16 v;
+  };
+  static constexpr bool kPadded = false;
+  HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
+    return {load_f16(reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim) + d / kQ8Channels * kBlockTokens)};
+  }
+  HW_INLINE F32x16 key(const char* block, int d, Scale s) { return load_i8(reinterpret_cast<const int8_t*>(block) + d * kLanes) * s.v; }
+  HW_INLINE Scale value_scale(const char* block, int stride, int slot, int c) {
+    const auto* scales = reinterpret_cast<const uint16_t*>(block + kBlockTokens * stride);
+    return {splat(half_to_float(scales[slot * ((stride + kQ8Channels - 1) / kQ8Channels) + c / kQ8Channels]))};
+  }
+  HW_INLINE F32x16 value(const char* block, int stride, int slot, int c, Scale s) {
+    return load_i8(reinterpret_cast<const int8_t*>(block) + slot * stride + c) * s.v;
+  }
+};
+
+// scores[row][block * 16 + lane] = q[row] . key; q rows are head_dim apart, score rows kChunkTokens.
+template <class Source, int NQ, int NB>
+HW_INLINE void score_kernel(const float* q, int head_dim, const char* const* blocks, float* scores) {
+  F32x16 acc[NQ][NB];
+#pragma GCC unroll 8
+  for (int r = 0; r < NQ; ++r)
+#pragma GCC unroll 8
+    for (int b = 0; b < NB; ++b) acc[r][b] = zero16();
+  for (int d0 = 0; d0 < head_dim; d0 += kQ8Channels) {
+    typename Source::Scale scale[NB];
+#pragma GCC unroll 8
+    for (int b = 0; b < NB; ++b) scale[b] = Source::key_scale(blocks[b], head_dim, d0);
+    const int d1 = d0 + kQ8Channels < head_dim ? d0 + kQ8Channels : head_dim;
+    for (int d = d0; d < d1; ++d) {
+      F32x16 key[NB];
+#pragma GCC unroll 8
+      for (int b = 0; b < NB; ++b) key[b] = Source::key(blocks[b], d, scale[b]);
+#pragma GCC unroll 8
+      for (int r = 0; r < NQ; ++r) {
+        const F32x16 x = splat(q[r * head_dim + d]);
+#pragma GCC unroll 8
+        for (int b = 0; b < NB; ++b) acc[r][b] = fma(x, key[b], acc[r][b]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < NQ; ++r)
+#pragma GCC unroll 8
+    for (int b = 0; b < NB; ++b) store(scores + r * kChunkTokens + b * kLanes, acc[r][b]);
+}
+
+template <class Source, int NQ>
+HW_INLINE void score_rows_of(const float* q, int head_dim, const char* const* blocks, int n_blocks, float* scores) {
+  constexpr int NB = vectors_for(NQ);
+  int b = 0;
+  for (; b + NB <= n_blocks; b += NB) score_kernel<Source, NQ, NB>(q, head_dim, blocks + b, scores + b * kLanes);
+  for (; b < n_blocks; ++b) score_kernel<Source, NQ, 1>(q, head_dim, blocks + b, scores + b * kLanes);
+}
+
+// rows <= kRegisterRows
+template <class Source>
+static __attribute__((noinline)) void score_rows(int rows, const float* q, int head_dim, const char* const* blocks, int n_blocks, float* scores) {
+  switch (rows) {
+    case 1: return score_rows_of<Source, 1>(q, head_dim, blocks, n_blocks, scores);
+    case 2: return score_rows_of<Source, 2>(q, head_dim, blocks, n_blocks, scores);
+    case 3: return score_rows_of<Source, 3>(q, head_dim, blocks, n_blocks, scores);
+    case 4: return score_rows_of<Source, 4>(q, head_dim, blocks, n_blocks, scores);
+#if !defined(HW_ISA_portable)
+    case 5: return score_rows_of<Source, 5>(q, head_dim, blocks, n_blocks, scores);
+    case 6: return score_rows_of<Source, 6>(q, head_dim, blocks, n_blocks, scores);
+#endif
+  }
+}
+
+// acc[row][c..] += weights[row][j] * value(j) for chunk positions j0 <= j < j1; weight rows are kChunkTokens apart, acc rows `padded`.
+template <class Source, int NQ, int NV>
+HW_INLINE void value_kernel(const float* weights, const char* const* blocks, int stride, int j0, int j1, int c, float* acc, int padded) {
+  F32x16 sum[NQ][NV];
+#pragma GCC unroll 8
+  for (int r = 0; r < NQ; ++r)
+#pragma GCC unroll 8
+    for (int i = 0; i < NV; ++i) sum[r][i] = load(acc + r * padded + c + i * kLanes);
+  for (int j = j0; j < j1;) {
+    const char* block = blocks[j / kBlockTokens];
+    const int stop = (j / kBlockTokens + 1) * kBlockTokens < j1 ? (j / kBlockTokens + 1) * kBlockTokens : j1;
+    for (; j < stop; ++j) {
+      F32x16 value[NV];
+#pragma GCC unroll 8
+      for (int i = 0; i < NV; ++i) {
+        const int slot = j % kBlockTokens, channel = c + i * kLanes;
+        value[i] = Source::value(block, stride, slot, channel, Source::value_scale(block, stride, slot, channel));
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < NQ; ++r) {
+        const F32x16 w = splat(weights[r * kChunkTokens + j]);
+#pragma GCC unroll 8
+        for (int i = 0; i < NV; ++i) sum[r][i] = fma(w, value[i], sum[r][i]);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < NQ; ++r)
+#pragma GCC unroll 8
+    for (int i = 0; i < NV; ++i) store(acc + r * padded + c + i * kLanes, sum[r][i]);
+}
+
+template <class Source, int NQ>
+HW_INLINE void value_rows_of(const float* weights, const char* const* blocks, int stride, int j0, int j1, float* acc, int padded) {
+  constexpr int NV = vectors_for(NQ);
+  int c = 0;
+  for (; c + NV * kLanes <= padded; c += NV * kLanes) value_kernel<Source, NQ, NV>(weights, blocks, stride, j0, j1, c, acc, padded);
+  for (; c < padded; c += kLanes) value_kernel<Source, NQ, 1>(weights, blocks, stride, j0, j1, c, acc, padded);
+}
+
+// rows <= kRegisterRows; stride: channels of a stored value row
+template <class Source>
+static __attribute__((noinline)) void value_rows(int rows, const float* weights, const char* const* blocks, int stride, int j0, int j1,
+                                                 float* acc, int padded) {
+  switch (rows) {
+    case 1: return value_rows_of<Source, 1>(weights, blocks, stride, j0, j1, acc, padded);
+    case 2: return value_rows_of<Source, 2>(weights, blocks, stride, j0, j1, acc, padded);
+    case 3: return value_rows_of<Source, 3>(weights, blocks, stride, j0, j1, acc, padded);
+    case 4: return value_rows_of<Source, 4>(weights, blocks, stride, j0, j1, acc, padded);
+#if !defined(HW_ISA_portable)
+    case 5: return value_rows_of<Source, 5>(weights, blocks, stride, j0, j1, acc, padded);
+    case 6: return value_rows_of<Source, 6>(weights, blocks, stride, j0, j1, acc, padded);
+#endif
+  }
+}
+
+}  // namespace HW_ISA
+}  // namespace hw
