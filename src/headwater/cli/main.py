@@ -7,7 +7,7 @@ import sys
 import typer
 
 from headwater import __version__
-from headwater.cli import chat, complete, decide, doctor, models, serve
+from headwater.cli import chat, complete, decide, doctor, lint, models, serve
 from headwater.core.errors import HeadwaterError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help="Headwater: language models on CPU servers.")
@@ -30,6 +30,7 @@ app.command()(complete.complete)
 app.add_typer(decide.app, name="decide")
 app.command()(doctor.doctor)
 app.command()(models.models)
+app.command()(lint.lint)
 
 
 def main() -> None:
