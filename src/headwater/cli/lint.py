@@ -61,7 +61,7 @@ def _run(files: list[Path], form: str, rule: list[int] | None) -> int:
         typer.echo(as_json(found))
     elif form == "sarif":
         typer.echo(as_sarif(found, __version__))
-    else:
+    elif looked:
         typer.echo(as_text(found, looked))
     return 2 if unread else 1 if found else 0
 

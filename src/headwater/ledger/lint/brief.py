@@ -99,15 +99,25 @@ class Brief:
     def sections(self) -> list[tuple[str, int, int]]:
         """(kind, first line, last line) of every section; lines before the first are `header`."""
         cuts = [(s.kind, s.line) for s in self.parsed.sections]
+        if not cuts:
+            return [("header", 1, len(self.lines))]
         ends = [line - 1 for _, line in cuts[1:]] + [len(self.lines)]
-        head = [("header", 1, cuts[0][1] - 1)] if cuts and cuts[0][1] > 1 else [] if cuts else [("header", 1, len(self.lines))]
+        head = [("header", 1, cuts[0][1] - 1)] if cuts[0][1] > 1 else []
         return head + [(k, a, b) for (k, a), b in zip(cuts, ends, strict=True)]
 
     def kind_at(self, line: int) -> str:
         """Section kind of a line; the signature or integrity statement at the end is `footer`."""
-        if any(f.line == line for f in self.parsed.footer):
+        if line == self.footer_line or any(f.line == line for f in self.parsed.footer):
             return "footer"
         return next((k for k, a, b in self.sections if a <= line <= b), "other")
+
+    @cached_property
+    def footer_line(self) -> int:
+        """The last line when it reads like a signature or an integrity statement, else 0."""
+        last = max((n for n, _ in self.text_lines()), default=0)
+        text = self.lines[last - 1] if last else ""
+        signed = not text[:1].isspace() and not re.match(r"[•●▪*+\-–|#✅\d]", text) and words.FOOTER.search(text)
+        return last if signed and len(self.parsed.sections) > 1 else 0
 
     def item_at(self, line: int) -> Item | None:
         """The innermost item that contains a line."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief
 from headwater.ledger.lint.finding import Finding, Place
-from headwater.ledger.lint.names import clauses, name_key, sentences
+from headwater.ledger.lint.names import clauses, name_key, names_in, sentences
 from headwater.ledger.lint.registry import check
 
 _PARTY = r"(?P<{0}>(?<![\w-])[A-Z][\w&.-]+(?: [A-Z][\w&.-]+){{0,2}}|[\u4e00-\u9fff]{{2,8}}?(?:公司|集团|科技|云|里巴巴|度|讯|节跳动|为))"
@@ -75,7 +75,7 @@ def _two_sided(text: str) -> bool:
     contrast = _SIDES.search(text)
     numbers = re.findall(r"\d+(?:\.\d+)?", text)
     quoted = re.findall(r"[\"“「《][^\"”」》]{2,}[\"”」》]", text)
-    return bool(contrast and len(re.sub(r"\W", "", text)) > 24) or len(numbers) >= 2 or len(quoted) >= 2
+    return len(names_in(text)) >= 2 or bool(contrast and len(re.sub(r"\W", "", text)) > 24) or len(numbers) >= 2 or len(quoted) >= 2
 
 
 _CHANGES = words.rx(r"蒸馏|量化|剪枝|稀疏(?:化|注意力)?|低比特|近似|缓存压缩|distill\w*|quanti[sz]\w*|\bprun\w*|spars\w*|low[- ]?bit|[248]-bit|approximat\w*|early exit|decision models?|决策模型|token (?:merging|dropping)|eviction")

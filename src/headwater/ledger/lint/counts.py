@@ -31,7 +31,9 @@ _DAYS = words.rx(r"^\s*(?:days?|hours?|weeks?|months?|years?|minutes?|pages?|nig
 
 def _stated(kind: str, text: str) -> list[Count]:
     after, before = _NOUNS[kind]
-    return counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}?\s*{after}", text) + counts_of(rf"{before}\s*[：:]?\s*(?P<n>{NUMBER})\s*{CLASSIFIER}(?!\w*级)", text)
+    unit = rf"(?:{CLASSIFIER}|items?\b|papers?\b|works?\b|entries\b)"
+    behind = counts_of(rf"{before}\s*(?:[：:]\s*(?P<n>{NUMBER})(?!\s*[-./:])|(?P<n2>{NUMBER})\s*{unit})", text)
+    return counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}?\s*{after}", text) + behind
 
 
 def _statements(brief: Brief, kind: str, kinds: set[str]) -> Iterator[tuple[int, str, Count]]:
@@ -109,7 +111,7 @@ _HEADED = {"increment": "increments", "adjacent": "adjacent items", "contradicti
 def _heading_count(text: str) -> tuple[Count, str] | None:
     """The count a heading promises, the ordinal in front of it left out."""
     flat = re.sub(r"^\s*#*\s*\**\s*(?:[一二三四五六七八九十]{1,3}、|\d{1,2}[.、)]\s|[IVX]{1,4}[.)]\s|(?:one|two|three|four|five|six|seven|eight)\s*[—–:-])", lambda m: " " * len(m[0]), text, flags=re.IGNORECASE)
-    for count in counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}", flat) + counts_of(rf"(?P<n>{NUMBER})(?=\s+[a-z])", flat):
+    for count in counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}", flat) + counts_of(rf"(?P<n>{NUMBER})(?=\s+[a-z])", flat) + counts_of(rf"[（(]\s*(?P<n>{NUMBER})\s*[)）]", flat):
         before = flat[max(0, count.start - 3) : count.start]
         if _DAYS.search(flat[count.end :]) or re.search(r"[第近前§.\d]$|last $|top $|past $", before.rstrip() or before, re.IGNORECASE) or re.match(r"[个]?(?:月|日|天|小时)", flat[count.end :]):
             continue

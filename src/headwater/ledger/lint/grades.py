@@ -79,9 +79,12 @@ def graded_without_a_number(brief: Brief) -> Iterator[Finding]:
         yield Finding(34, piece.place(), f"{brief.subject(item)} is graded {piece.text.split('（')[0].split('(')[0].strip()} without one measured number in its key points", "at least one typed result, or a sentence that none is given", (points[0].place(points[0].text[:60]),))
 
 
+_UNITS = frozenset({"%", "×", "GB/s", "TB/s", "tok/s", "tokens/s", "ms", "s", "秒", "毫秒", "QPS", "req/s", "个百分点", "pp", "分钟", "小时", "kW", "W"})
+
+
 def _measured(text: str) -> bool:
     """A percentage, factor, rate, latency or score stands in the text."""
-    return any(q.unit in {"%", "×", "GB/s", "TB/s", "tok/s", "tokens/s", "ms", "s", "秒", "毫秒", "QPS", "req/s", "个百分点", "pp", "分钟", "小时", "kW", "W"} or q.metric in {"accuracy", "goodput", "ttft", "tpot"} and q.low for q in find_quantities(text))
+    return any(q.unit in _UNITS or q.metric in {"accuracy", "goodput", "ttft", "tpot"} or (q.unit == "" and "." in q.raw) for q in find_quantities(text))
 
 
 @check(27)

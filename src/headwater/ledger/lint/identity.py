@@ -50,9 +50,19 @@ def _titles(brief: Brief) -> list[tuple[str, str, int]]:
         for pattern in (_TITLE_AFTER, _TITLE_BEFORE):
             for m in pattern.finditer(text):
                 title = m["title"].strip(" \"“”'*.")
-                if len(re.findall(r"[A-Za-z]{2,}", title)) >= 3 and not re.search(r"[\u4e00-\u9fff]", title):
+                if len(re.findall(r"[A-Za-z]{2,}", title)) >= 3 and _title_case(title) and not re.search(r"[\u4e00-\u9fff]|increment \d", title, re.IGNORECASE):
                     out.append((m["id"], title, line))
     return out
+
+
+def _title_case(title: str) -> bool:
+    """Most longer words are capitalised: a title, not a gist."""
+    long = [w for w in re.findall(r"[A-Za-z][A-Za-z-]{3,}", title)]
+    return bool(long) and sum(w[0].isupper() for w in long) >= 0.6 * len(long)
+
+
+def _short_name(title: str) -> str:
+    return name_key(re.split(r"[:：—]", title)[0])
 
 
 def _tokens(title: str) -> set[str]:
@@ -68,7 +78,7 @@ def one_title_per_work(brief: Brief) -> Iterator[Finding]:
         for other, earlier, at in titles[:i]:
             b = _tokens(earlier)
             shared = len(a & b) / max(1, min(len(a), len(b)))
-            if number == other and shared < 0.34:
+            if number == other and shared < 0.34 and _short_name(title) != _short_name(earlier):
                 yield Finding(20, Place(line, title), f"{number} is \"{title}\" here and \"{earlier}\" in line {at}", "one title per identifier", (Place(at, earlier),))
                 break
             if number != other and len(a) >= 4 and a == b:

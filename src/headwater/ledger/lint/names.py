@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headwater.ledger.parse.ids import find_ids, find_links
 
-_TOKEN = re.compile(r"(?<![A-Za-z0-9_])@?[A-Za-z][A-Za-z0-9²³]*(?:[-.][A-Za-z0-9]+)*(?:\s\d+\.\d+(?![\d%×.A-Za-z]|\s*(?:ms|GB|x\b|倍|亿|[%×])))?", re.ASCII)
+_TOKEN = re.compile(r"(?<![A-Za-z0-9_])@?[A-Za-z][A-Za-z0-9²³]*(?:[-.][A-Za-z0-9]+)*(?:\s\d{1,2}\.\d{1,2}(?![\d%×.A-Za-z]|\s*(?:ms|GB|x\b|倍|亿|[%×])))?", re.ASCII)
 _CATEGORY = re.compile(r"(?:cs|stat|math|eess|econ|physics|q-bio|q-fin)\.[A-Z]{2}")
 _PATH = re.compile(r"(?:[\w.@-]+/)+[\w.@-]+|\b[\w-]+\.(?:md|txt|json|jsonl|py|xml)\b", re.ASCII)
 # words that are written with capitals but name no work; venues, vendors and hardware are dealt with by the fact tables

@@ -39,10 +39,10 @@ def value_of(text: str) -> int | None:
 
 
 def counts_of(pattern: str, text: str) -> list[Count]:
-    """All counts whose whole form matches a pattern with a group `n` for the numeral (see NUMBER)."""
+    """All counts whose whole form matches a pattern with a group `n` (or `n2`) for the numeral (see NUMBER)."""
     out = []
     for m in re.finditer(pattern, text, re.IGNORECASE):
-        n = value_of(m["n"])
+        n = value_of(m["n"] or m.groupdict().get("n2") or "")
         if n is not None:
             out.append(Count(n, m.start(), m.end(), bool(re.search(r"\+|以上|余|至少|at least|over|more than", m[0], re.IGNORECASE))))
     return out

@@ -20,6 +20,9 @@ _SHORT = re.compile(
 )
 
 
+_NO_PRODUCER = frozenset({"on", "at", "by", "from", "since", "until", "of", "and", "generated", "window", "to", "the", "updated", "est", "utc"})
+
+
 @dataclass(slots=True)
 class Source:
     """One checked source. key: lower-case file name; text: everything said about it; mark: included, not_included or empty."""
@@ -141,9 +144,9 @@ def _in_range(number: str, text: str) -> bool:
 def _short_forms(brief: Brief, piece: Piece) -> list[Citation]:
     sources, out = brief.sources, []
     for m in _SHORT.finditer(piece.text):
-        if m["who"].lower() not in sources.producers:
-            continue
-        if not (m["m"] or m["hh"]):
+        known = m["who"].lower() in sources.producers
+        stamped = m["m"] and m["hh"] and m["who"].lower() not in _NO_PRODUCER      # `name 5-14 0700` can be nothing else
+        if not (stamped or known and (m["m"] or m["hh"])):
             continue
         out.append(Citation(m[0].strip(), piece.line, _resolve(brief, m)))
     return out

@@ -44,7 +44,7 @@ def described_elsewhere(brief: Brief) -> Iterator[Finding]:
             told = "\n".join(_told(brief, k) for k in c.keys)
             if not c.keys or not told or _mentions(told, names) or not _described(told, c.keys):
                 continue
-            where = [(line, text) for line, text in sources.lines if _mentions(text, names) and not _cites(text, keys) and not text.lstrip().startswith("#")]
+            where = [(line, text) for line, text in sources.lines if _mentions(text, names) and not _cites(text, keys) and not brief.lines[line - 1].lstrip().startswith("#")]
             where = [(line, text) for line, text in where if brief.kind_at(line) == "source" and not _about_cards(text, brief, line)]
             if where:
                 line, text = where[0]

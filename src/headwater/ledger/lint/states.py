@@ -38,8 +38,8 @@ def _named_before(clause: str, end: int) -> list[str]:
     if opened > max(head.rfind("）"), head.rfind(")")):
         head = head[:opened]
     head = re.sub(r"[（(][^（）()]*[）)]", " ", head)
-    head = re.split(r"\s[—–-]+\s|——|[:：]", head)[0]
-    return [_plain(n.text) for n in names_in(head)]
+    parts = [names_in(part) for part in re.split(r"\s[—–-]+\s|——|[:：]", head)]
+    return [_plain(n.text) for n in next((found for found in parts if found), [])]
 
 
 def _keys(brief: Brief, names: list[str]) -> list[tuple[str, str]]:

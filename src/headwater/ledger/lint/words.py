@@ -153,3 +153,8 @@ ON_REAL = rx(r"(?:生产|线上|真实|实际)(?:环境|轨迹|流量|数据|集
 MISSING_NUMBERS = rx(
     r"(?:未|没有?|无)(?:见|给出|报告|披露|提供|列)?[^，。；;]{0,10}(?:数字|数据|量化|指标|benchmark|基准|倍数)|无量化|数字(?:缺失|未)|no (?:numbers?|figures?|quantit\w+|measurements?|benchmarks?|metrics?)|not (?:quantified|measured)|without (?:a |one |any )?(?:number|figure|quantit|measurement)|unquantified|qualitative only"
 )
+
+FOOTER = rx(
+    r"(?:\d+|[一二三四五六七八九十]+)\+?\s*(?:个|份|件)?\s*(?:来源|sources?\b)|仅?只?写(?:此|本)?一?(?:个)?文件|未(?:改动|联网|修改)|only this file|nothing else (?:was )?(?:written|changed)|no network|untouched|"
+    r"not (?:changed|touched)"
+)

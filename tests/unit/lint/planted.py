@@ -1,0 +1,100 @@
+"""Defects planted into clean briefs: (name, clean brief, text replaced, replacement, rule, piece of the line where it must be found)."""
+
+R, A, S = "rag_daily_en.md", "agents_batch_zh.md", "serving_notes_en.md"
+
+PLANTED: list[tuple[str, str, str, str, int, str]] = [
+    # 47 counts
+    ("header counts one NET-new too many", R, "3 (2 NET-new + 1 material", "3 (3 NET-new + 0 material", 47, "3 NET-new"),
+    ("header counts four increments", R, "Main increments: 3 (", "Main increments: 4 (", 47, "Main increments: 4"),
+    ("footer's NET-new disagrees", R, "NET-new 2 items", "NET-new 3 items", 47, "NET-new 3 items"),
+    ("bracket does not add up", R, "(kim notes 2 files + ola radar 2 files + paper cards 2 files)", "(kim notes 2 files + ola radar 3 files + paper cards 2 files)", 47, "6 sources"),
+    ("id list promises four", R, "## 5. Citable arXiv ids (3)", "## 5. Citable arXiv ids (4)", 47, "4"),
+    ("summary table lost a row", R, "| B | StreamJoin | – | ★★ | adjacent |\n", "", 47, "StreamJoin"),
+    ("adjacent count in the header", R, "plus 2 adjacent items", "plus 3 adjacent items", 47, "3 adjacent"),
+    ("heading promises five", A, "一、今日最重要的 4 条增量", "一、今日最重要的 5 条增量", 47, "5 条"),
+    ("group heading counts five ids", A, "本批直接涉及（4 个）", "本批直接涉及（5 个）", 47, "（5 个）"),
+    ("handles in words", A, "两条抓手", "三条抓手", 47, "三条"),
+    ("files of the batch", A, "（inbox/lan 3 份 + inbox/qi 2 份 + paper_cards 1 份）", "（inbox/lan 3 份 + inbox/qi 3 份 + paper_cards 1 份）", 47, "6 份材料"),
+    ("the only card is not the only one", S, "notes/bo/2026-09-21T0930-blogs.md (second-hand digest)", "cards/403-2609-00001.md (second-hand digest)", 47, "the only paper card"),
+    ("english heading count", S, "## One — main increments (3)", "## One — main increments (4)", 47, "4"),
+    ("english number words", S, "two handles for tonight", "three handles for tonight", 47, "three"),
+    ("names in a bracket", A, "样本为 12 个开源 agent", "样本为 4 个框架（LangLoom / AutoCrew / TaskPilot）", 47, "4 个框架"),
+    ("range of cards", R, "- 310-2605-04417 GraphFold", "- cards 310-311 (3 cards)\n- 310-2605-04417 GraphFold", 47, "310-311 (3 cards"),
+    ("documents in the queue", A, "共 4 个：agent 2 天、database 6 天、risk/evaluation 5 天", "共 5 个：agent 2 天、database 6 天、risk/evaluation 5 天", 47, "共 5 个"),
+    ("merged more than there is", A, "不适合据此断言趋势。", "不适合据此断言趋势。本简报合并了 RSS 的 4 条论文与 2 篇摘要。", 47, "合并了"),
+    # 49 states
+    ("anchored and pending", R, "- SlateQuery 2604.15522 (5-12 candidate · pending)", "- SlateQuery 2604.15522 (5-12 candidate · pending)\n- DocuMesh 2604.00871 (pending)", 49, "DocuMesh 2604.00871 (pending"),
+    ("in the update note, yet pending", R, "- SlateQuery 2604.15522 (5-12 candidate · pending)", "- LatticeRank 2605.00412 (5-13 NET-new · not yet anchored)", 49, "LatticeRank"),
+    ("source in both lists", R, "- notes/ola/2026-05-14T1200-radar.md (nothing new for retrieval)", "- notes/kim/2026-05-14T1745-benchmarks.md (nothing new)", 49, "1745-benchmarks"),
+    ("code released, code not found", R, "2. PebbleIndex compares", "2. GraphFold's repository could not be located: no public code was found for it.\n3. PebbleIndex compares", 49, "code public"),
+    ("rejected increment", S, "- Weekly GPU price list", "- SlackServe (2608.14111): too thin, not stored.\n- Weekly GPU price list", 49, "2608.14111"),
+    ("anchored in one clause, pending in another", A, "活文档 §3.2 只记录了日志方案，没有重放", "ReplayBench 已锚入 §3.2；ReplayBench 仍未锚入 §3.3", 49, "ReplayBench"),
+    # 48 ids
+    ("id without use", S, "- arXiv:2608.14111 — SlackServe", "- arXiv:2607.10101 — QueueGlass: Observing Serving Queues (abstract page)\n- arXiv:2608.14111 — SlackServe", 48, "2607.10101"),
+    ("increment not listed", R, "1. arXiv:2605.04417 — GraphFold: Folding Near-Duplicate Neighbours Out of Graph Indexes (memory −38 % · 2026-05)\n", "", 48, "2605.04417"),
+    ("two increments, one id", A, "2. 记忆压缩：MemoFold 与 SpanKeep 两条路线（2606.05128 / 2605.21877）", "2. 记忆压缩：MemoFold 与 SpanKeep 两条路线（2606.05128 / 2606.03310）", 48, "2606.03310"),
+    # 50 sources, 7 batch, 6 verdicts
+    ("cited note is not in the list", R, "| ola 5-14 1900 | adjacent (database side) |", "| zed 5-14 0700 | adjacent (database side) |", 50, "zed"),
+    ("cited hour is not in the list", R, "| ola 5-14 1900 | adjacent (database side) |", "| ola 5-14 2200 | adjacent (database side) |", 50, "ola 5-14 2200"),
+    ("cited file is not in the list", R, "- Source: notes/kim/2026-05-14T1745-benchmarks.md", "- Source: notes/kim/2026-05-14T0715-misc.md", 50, "0715-misc"),
+    ("source tells of something else", R, "- Source: notes/kim/2026-05-14T0910-index-papers.md (entry 1)", "- Source: notes/kim/2026-05-14T1745-benchmarks.md", 50, "1745-benchmarks"),
+    ("second card of a kind", A, "  • 来源：inbox/lan/2026-06-18T1510-releases.md（厂商公告转述）", "  • 来源：paper_cards/91-2606-00007.md（TLDR 级）", 7, "88-2604-30021"),
+    ("file outside the batch", S, "notes/bo/2026-09-20-papers.md, object one", "drafts/eve/2026-09-20-papers.md, object one", 7, "drafts/eve"),
+    ("source without a verdict", R, "- notes/ola/2026-05-14T1200-radar.md (nothing new for retrieval)\n", "", 6, "2026-05-14T1200-radar.md"),
+    # 51 and 2 dates
+    ("v1 before its id", R, "(v1 2026-05-06)", "(v1 2026-03-06)", 51, "v1 2026-03-06"),
+    ("month behind the id", R, "(v2 · 2026-03)", "(v2 · 2026-04)", 51, "2026-04"),
+    ("conference before the preprint", R, "team at Orchard Search (stated on the abstract page)", "team at Orchard Search (stated)\n- Venue: ICLR 2025", 51, "ICLR 2025"),
+    ("id from the future", S, "arXiv:2608.14111 — SlackServe", "arXiv:2612.14111 — SlackServe", 51, "2612.14111"),
+    ("wrong weekday", "plain_note_zh.txt", "2026-04-09（周四）", "2026-04-09（周五）", 51, "周五"),
+    ("day that does not exist", "plain_note_zh.txt", "v1 2026-04-02", "v1 2026-04-31", 51, "2026-04-31"),
+    ("window of another length", R, "2026-05-14 21:30 (24 h)", "2026-05-14 21:30 (36 h)", 2, "36 h"),
+    ("generated on another day", R, "Generated: 2026-05-14 21:30 CEST", "Generated: 2026-05-16 21:30 CEST", 2, "2026-05-16"),
+    ("age of a version", S, "abstract page read, v1 2026-09-02; PDF not read)", "abstract page read, v1 2026-09-02; PDF not read); about 6 months since v1", 51, "6 months since v1"),
+    # 52, 53, 18
+    ("confirmation without a common quantity", A, "2. 记忆压缩：MemoFold 与 SpanKeep 两条路线", "2. 记忆压缩：MemoFold 与 SpanKeep 相互印证压缩收益", 52, "相互印证"),
+    ("two works, one sentence", A, "两者配置不通用。", "两者配置不通用；它把每次工具调用的输入输出封存成事件流。", 53, "输入输出封存成事件流"),
+    ("retellings counted", S, "baseline is vLLM 0.28.0 (2026-08-26).", "baseline is vLLM 0.28.0 (2026-08-26). Two independent sources report it. Both quote the same post.", 18, "independent"),
+    # 54 facts
+    ("memory of a card", S, "H200 (141 GB, 4.8 TB/s)", "H200 (80 GB, 4.8 TB/s)", 54, "H200 (80 GB"),
+    ("bandwidth of a card", S, "H200 (141 GB, 4.8 TB/s)", "H200 (141 GB, 2.0 TB/s)", 54, "2.0 TB/s"),
+    ("checkpoint that does not exist", S, "Qwen3.5-35B-A3B was not tried", "Qwen3.5-14B was not tried", 54, "Qwen3.5-14B"),
+    ("hybrid told as full attention", S, "### 2. Qwen3.5-4B on two CPU cores (blog, no arXiv id)", "### 2. Qwen3.5-4B with its full attention on two CPU cores (blog, no arXiv id)", 54, "full attention"),
+    ("flag that refuses the endpoint", S, "2. Add the CPU figure", "2. Start SGLang with --enable-mis to get /v1/decisions.\n3. Add the CPU figure", 54, "--enable-mis"),
+    # 55 metrics
+    ("unknown abbreviation", S, "TTFT reduction of up to 27 % on a trace", "TTFT reduction of up to 27 % while TTQB drops by 12 % on a trace", 55, "TTQB"),
+    ("metric redefined", S, "TPOT (time per output token)", "TPOT (time per original prompt token)", 55, "TPOT"),
+    ("acceptance rate redefined", S, "goodput (requests per second that meet their SLO)", "acceptance rate (accepted tokens × draft length) and goodput", 55, "acceptance rate"),
+    ("ambiguous short name", S, "complements §2.2.", "complements §2.2; faster than SSD in speculative decoding.", 23, "SSD"),
+    # 56, 42, 43, 33
+    ("abstract pages as full texts", A, "3 份只到摘要级、1 份只到 TLDR 级。", "3 份只到摘要级、1 份只到 TLDR 级；已通读正文的 2 份（MemoFold 摘要页、SpanKeep 摘要页）。", 56, "通读正文"),
+    ("one work, two levels", A, "MemoFold: Topic Folding for Long Agent Memory（摘要页已核）", "MemoFold: Topic Folding for Long Agent Memory（全文已读）", 56, "全文已读"),
+    ("raised by retelling", A, "→ 入库时写明定义。", "→ 入库时写明定义。ReplayBench 已有三份材料转述，证据级别升为已核实。", 42, "升为已核实"),
+    ("proven from a card", S, "TPOT (time per output token) unchanged.", "TPOT (time per output token) unchanged. This proves least slack optimal.", 43, "proves"),
+    ("boundary missing", A, "  • 证据边界：单一厂商口径；beta 的改动清单未逐条核对。\n", "", 33, "LangLoom"),
+    # 57, 34, 27
+    ("stored, therefore high", R, "medium (preprint; code public; one data set family)", "high (card 310 stored; preprint)", 57, "card 310 stored"),
+    ("famous, therefore high", R, "mid to low (vendor report, no code found, no ablation)", "very high (well-known university lab)", 57, "very high"),
+    ("cited, therefore high", R, "medium (preprint; code public; one data set family)", "high (212 citations)", 57, "212 citations"),
+    ("high without a number", R, "high (independent re-run by the benchmark's maintainers; logs public)\n- Key points:\n  - nDCG@10 corrected from 0.471 to 0.455 after removing leaked queries", "high (independent re-run; logs public)\n- Key points:\n  - leaked queries were removed from the set", 34, "high"),
+    ("guessed affiliation", R, "team at Orchard Search (stated on the abstract page)", "Orchard Search (presumably, judging from arXiv:2602.11111 by the same style)", 27, "presumably"),
+    # 58, 59, 60, 61, 62, 63
+    ("buys itself", S, "- Weekly GPU price list", "- Rumour: Norvik $2.1B acquires Norvik, unconfirmed.\n- Weekly GPU price list", 58, "acquires Norvik"),
+    ("two buyers", S, "- Weekly GPU price list", "- Rumour: Alphon acquires Norvik.\n- Market note: Betacorp acquires Norvik.\n- Weekly GPU price list", 58, "Betacorp"),
+    ("release that never was", S, "vLLM 0.28.0 (2026-08-26)", "vLLM v2.1.0 (2026-08-26)", 59, "v2.1.0"),
+    ("release on another day", S, "vLLM 0.28.0 (2026-08-26)", "vLLM 0.28.0 (2026-06-02)", 59, "0.28.0"),
+    ("two stable lines", A, "LangLoom v0.8.4（2026-06-16）为稳定版", "LangLoom 稳定版 v0.8.4；公告另一处写 LangLoom 最新版 v2.3.1", 59, "v2.3.1"),
+    ("both lossless", S, "2. **Both PrefixLoom", "2. 4-bit quantisation and speculative decoding are both lossless ways to lower latency.\n3. **Both PrefixLoom", 61, "lossless"),
+    ("gap without a task", S, " → one directed reading.", "", 62, "report no energy"),
+    ("density does not add up", A, "6 份材料中，3 份只到摘要级、1 份只到 TLDR 级", "6 份材料中，5 份只到摘要级、3 份只到 TLDR 级", 63, "6 份材料中"),
+    # 13, 20, 21
+    ("month thirteen", S, "arXiv:2609.02210 — PrefixLoom", "arXiv:2613.02210 — PrefixLoom", 13, "2613.02210"),
+    ("title of another work", A, "arXiv:2604.30021 — Least Privilege for Tool-Using Agents: A Survey（论文卡 TLDR 级）", "arXiv:2604.30021 — Least Privilege for Tool-Using Agents: A Survey（论文卡 TLDR 级） - arXiv:2604.30021 — The Weekly Reading List of Robotics（论文卡 TLDR 级）", 20, "Weekly Reading"),
+    ("two cards for one work", R, "- 311-2605-06120 PebbleIndex (class: retrieval)", "- 311-2605-06120 PebbleIndex (class: retrieval)\n- 315-2605-04417 (same batch)", 21, "315-2605-04417"),
+    # 44, 45, 46, 71
+    ("padded", S, "No other ids were in the material", "One item was split to reach the usual three increments. No other ids were in the material", 44, "to reach"),
+    ("padded, in Chinese", A, "不适合据此断言趋势。", "不适合据此断言趋势。为凑足每日 4 条增量，拆分了第 2 条。", 44, "凑足"),
+    ("wrote the document", A, "未联网补料；", "未联网补料；本轮已同步更新活文档 §1.3；", 45, "更新活文档"),
+    ("advice not marked", S, "## Five — two handles for tonight (advice)", "## Five — two handles for tonight", 46, "handles"),
+    ("five handles", A, "  2. 给 §3.2 补\"可复现\"的定义。", "  2. 给 §3.2 补\"可复现\"的定义。\n  3. 改 §2.4。\n  4. 改 §5.1。", 71, "改 §5.1"),
+]
