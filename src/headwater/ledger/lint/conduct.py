@@ -12,7 +12,7 @@ from headwater.ledger.lint.names import sentences
 from headwater.ledger.lint.registry import check
 
 _PADDING = words.rx(
-    r"(?:凑(?:足|够|满|齐|到)|补足|补齐|拆(?:分)?(?:成|为)[^，。；]{0,12}(?:以|来)?(?:凑|达到|满足)|(?:达到|满足|完成)[^，。；]{0,8}(?:条数|数量|篇数|指标)(?:要求|目标|下限)?|(?:至少|不少于|最低)\s*\d+\s*条(?:增量)?(?:的)?(?:要求|目标|下限|硬性))|"
+    r"(?:凑(?:足|够|满|齐|到)|补足|补齐|拆(?:分)?(?:成|为)[^，。；]{0,12}(?:以|来)?(?:凑|达到|满足)|(?:达到|满足|完成)[^，。；]{0,14}(?:条数|数量|篇数)(?:要求|目标|下限|指标)?|(?:至少|不少于|最低)\s*\d+\s*条(?:增量)?(?:的)?(?:要求|目标|下限|硬性))|"
     r"(?:to (?:reach|meet|hit|fill|make up) (?:the |a |our |its )?(?:usual |daily |target |minimum |required |quota of )*(?:target|quota|minimum|number|count|two|three|four|five|six|seven|eight|nine|ten|\d+)\b)|\b(?:padded|padding) (?:to|the|with|out)|"
     r"minimum of (?:\d+|five|six|seven|eight|ten) (?:items|increments)|quota of"
 )

@@ -24,28 +24,39 @@ def _asserted(sentence: str, m: re.Match[str]) -> bool:
 
 
 def _by_work(brief: Brief, item: Item) -> dict[str, list[tuple[Quantity, str]]]:
-    """Quantities of an item by the work they belong to: by `points (work)` headings, else by the names in the sentence."""
+    """Quantities of an item by the work they belong to: by the names in the sentence, else by `points (work)` headings, else under ``."""
     out: dict[str, list[tuple[Quantity, str]]] = {}
-    owner = ""
-    keyed = {(p.line, p.start): p for p in item.pieces}
+    headed = ""
     for line in range(item.line, item.end_line + 1):
-        text = brief.lines[line - 1]
-        head = _POINTS_OF.search(text)
-        if head:
-            owner = head["who"]
-        here = [p for (n, _), p in keyed.items() if n == line and p.key in {"points", ""}]
-        for piece in here:
+        head = _POINTS_OF.search(brief.lines[line - 1])
+        headed = head["who"] if head else headed
+        for piece in item.pieces:
+            if piece.line != line or piece.key not in {"points", "", "title"}:
+                continue
             for _, sentence in sentences(piece.text):
-                who = _owner(sentence, item) or owner
-                if who:
-                    out.setdefault(name_key(who), []).extend((q, sentence) for q in find_quantities(sentence, plain=False) if q.unit not in {"", "B", "K", "M", "T", "条", "个", "件", "用户", "users"})
+                for q in find_quantities(sentence, plain=False):
+                    if q.unit not in _NO_RESULT:
+                        for who in _owners(sentence, q, item) or [headed]:
+                            out.setdefault(name_key(who), []).append((q, sentence))
     return out
 
 
-def _owner(sentence: str, item: Item) -> str:
-    """The one of the item's works that a sentence names first, if it names only one."""
-    named = [n for n in item.names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", sentence)]
-    return named[0] if len(named) == 1 else ""
+_NO_RESULT = frozenset({"", "B", "K", "M", "T", "条", "个", "件", "用户", "users", "月活"})
+_ALL_OF_THEM = words.rx(r"都|均|皆|各自|both|each|all (?:two|three|of them)")
+
+
+def _owners(sentence: str, q: Quantity, item: Item) -> list[str]:
+    """Works a quantity belongs to: the one in the bracket behind it, the nearest name before it, all of them after `both`."""
+    at = sentence.find(q.raw)
+    places = [(m.start(), n) for n in item.names for m in re.finditer(rf"(?<![\w-]){re.escape(n)}(?![\w-])", sentence)]
+    behind = re.match(r"[^，。；,()（）]{0,10}[（(]\s*(?P<in>[^）)]+)[）)]", sentence[at + len(q.raw) :])
+    bracketed = [n for n in item.names if behind and n in behind["in"]]
+    if bracketed:
+        return bracketed[:1]
+    if len({n for _, n in places}) > 1 and _ALL_OF_THEM.search(sentence):
+        return list(dict.fromkeys(n for _, n in places))
+    before = [(p, n) for p, n in places if p < at]
+    return [max(before)[1]] if before else [n for _, n in sorted(places)[:1]]
 
 
 def _measure(q: Quantity, sentence: str) -> set[str]:
@@ -65,8 +76,8 @@ def confirmation_needs_a_shared_quantity(brief: Brief) -> Iterator[Finding]:
         told = list(_confirmations(item))
         if not told:
             continue
-        works = {w: qs for w, qs in _by_work(brief, item).items() if qs}
-        if len(works) < 2:
+        works = _by_work(brief, item)
+        if not works or (len(works) < 2 and (len(item.names) < 2 or _ALL_OF_THEM.search(item.text))):
             continue
         measured = {w: {(m, q.direction) for q, s in qs for m in _measure(q, s)} for w, qs in works.items()}
         if _shared(list(measured.values())):

@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9][\w.@-]*[A-Za-z0-9]|[A-Za-z0-9]|[\u4e00-\u9fff]
 _GLUE = frozenset("的 与 和 及 或 在 于 以 并 而 为 是 对 将 从 到 via and or the a an of to in on for with by is are as at from into that which its".split())
 _COMMON = frozenset("gpu cpu llm kv cache token tokens model models inference latency throughput attention prefill decode batch memory context serving request requests".split())
 _SKIP = {"relation", "placement", "source", "links", "grade", "authors", "venue", "verdict", "boundary", "status", "title", "level"}
-WEIGHT = 14.0                             # about seven uncommon English words, or fourteen Chinese characters
+WEIGHT = 12.0                             # about six uncommon English words, or twelve Chinese characters
 
 
 @dataclass(frozen=True, slots=True)
