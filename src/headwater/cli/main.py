@@ -7,7 +7,7 @@ import sys
 import typer
 
 from headwater import __version__
-from headwater.cli import chat, complete, decide, doctor, models, serve
+from headwater.cli import chat, complete, decide, doctor, models, policies, serve, sim
 from headwater.core.errors import HeadwaterError
 
 HELP = "Headwater: language models on CPU servers."
@@ -32,6 +32,8 @@ app.command()(complete.complete)
 app.add_typer(decide.app, name="decide")
 app.command()(doctor.doctor)
 app.command()(models.models)
+app.add_typer(sim.app, name="sim")
+app.command()(policies.policies)
 
 
 def main() -> None:
