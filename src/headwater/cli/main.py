@@ -7,7 +7,7 @@ import sys
 import typer
 
 from headwater import __version__
-from headwater.cli import batch, bench, brief, chat, claims, complete, decide, doctor, ledger, lint, models, serve, top
+from headwater.cli import batch, bench, brief, chat, claims, complete, decide, doctor, ledger, lint, models, policies, serve, sim, top
 from headwater.core.errors import HeadwaterError
 
 HELP = "Headwater: language models on CPU servers, and a ledger for what is claimed of them."
@@ -34,6 +34,8 @@ app.command("run-batch")(batch.run_batch)
 app.command()(top.top)
 app.command()(doctor.doctor)
 app.command()(models.models)
+app.command()(policies.policies)
+app.add_typer(sim.app, name="sim")
 app.add_typer(bench.app, name="bench")
 app.add_typer(ledger.app, name="ledger")
 app.command()(brief.brief)
