@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_models as tiny
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plain_forward import forward
 
 from headwater.core.errors import FormatError, UserInputError
@@ -203,3 +205,27 @@ def test_loading_takes_the_memory_that_the_plan_says(smollm2):
     done = subprocess.run([sys.executable, "-c", _MEASURE, str(smollm2)], capture_output=True, text=True, check=True)
     taken, planned = map(int, done.stdout.split())
     assert abs(taken - planned) < 0.1 * planned
+
+
+@pytest.fixture(scope="module")
+def whole_file(tmp_path_factory):
+    """Bytes of a valid small GGUF, and where its tensor data starts."""
+    data = tiny.write_llama_gguf("llama3", tmp_path_factory.mktemp("whole") / "m.gguf").read_bytes()
+    return data, data.rindex(b"rope_freqs.weight")
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_with_changed_bytes_loads_or_is_one_line(whole_file, tmp_path, data):
+    """Whatever the container reader lets through, the loader must not trip over."""
+    whole, table_end = whole_file
+    changed = bytearray(whole)
+    for at, value in data.draw(st.lists(st.tuples(st.integers(4, table_end), st.integers(0, 255)), min_size=1, max_size=4)):
+        changed[at] = value
+    path = tmp_path / "changed.gguf"
+    path.write_bytes(changed)
+    try:
+        load_model(path)
+    except UserInputError as e:
+        assert "\n" not in str(e)
+        assert len(str(e)) < 1000

@@ -113,7 +113,8 @@ class FileTensors:
             raise FormatError(f"{self._file.name}: tensor '{stored}' is stored as {info.ggml_type}; supported: {known}", field=stored)
         values, _ = BLOCK_BYTES[info.ggml_type]
         if shape[-1] % values:
-            raise FormatError(f"{self._file.name}: tensor '{stored}' is {expected}; {info.ggml_type} needs rows of a multiple of {values}", field=stored)
+            what = f"{info.ggml_type} needs rows of a multiple of {values}"
+            raise FormatError(f"{self._file.name}: tensor '{stored}' is {expected}; {what}", field=stored)
         self.read.add(stored)
         return info
 
