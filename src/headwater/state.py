@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -74,13 +74,7 @@ class State:
         held.drop()
         return self
 
-    @overload
-    def score(self, continuations: str) -> np.ndarray: ...
-
-    @overload
-    def score(self, continuations: Sequence[str] | Sequence[Ids]) -> list[np.ndarray]: ...
-
-    def score(self, continuations: str | Sequence[str] | Sequence[Ids]) -> np.ndarray | list[np.ndarray]:
+    def score(self, continuations: str | Sequence[str] | Sequence[Ids]) -> Any:
         """Raw log-probability of each token of a continuation after this state: float64[tokens] for one text, a list for several.
 
         All continuations are forks that run together; none sees another.
@@ -125,7 +119,8 @@ class State:
         arrays = _export(self._offline, self)
         meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": repr(engine.executor.caps().spec)}
         with Path(path).open("wb") as f:
-            np.savez(f, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), tokens=self.tokens, **{f"part{i}": a for i, a in enumerate(arrays)})
+            parts: dict[str, Any] = {f"part{i}": a for i, a in enumerate(arrays)}
+            np.savez(f, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), tokens=self.tokens, **parts)
 
     def close(self) -> None:
         """Free the held state (once the last handle on it is closed)."""

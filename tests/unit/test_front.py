@@ -100,7 +100,7 @@ def test_a_prompt_beyond_the_context_is_refused_with_both_numbers() -> None:
     async def work(front: Front) -> None:
         with pytest.raises(ContextLengthError, match=r"65 tokens.*context of 64"):
             front.submit(GenerateRequest([1] * 65))
-        with pytest.raises(ContextLengthError, match="60 prompt tokens.*= 70"):
+        with pytest.raises(ContextLengthError, match=r"60 prompt tokens.*= 70"):
             front.submit(GenerateRequest([1] * 60, SamplingParams(max_tokens=10)))
 
     with_front(work, context=64)

@@ -122,7 +122,8 @@ def test_bodies_that_are_no_json_object_are_refused(echo, raw) -> None:
 @pytest.mark.parametrize(("body", "param"), [
     ({"input": "s", "questions": []}, "questions"),
     ({"input": "s", "questions": [{"type": "predicate", "instructions": "x"}] * 201}, "questions"),
-    ({"input": "s", "questions": [{"type": "choice", "instructions": "x", "choices": [{"value": str(i)} for i in range(256)]}]}, "questions[0].choices"),
+    ({"input": "s", "questions": [{"type": "choice", "instructions": "x", "choices": [{"value": str(i)} for i in range(256)]}]},
+     "questions[0].choices"),
     ({"input": "s", "questions": [{"type": "choice", "instructions": "x", "choices": [{"value": "a"}, {"value": "a"}]}]}, "questions[0]"),
     ({"input": "s", "questions": [{"type": "predicate", "instructions": "x", "name": "n"}] * 2}, "questions"),
     ({"input": [{"role": "assistant", "content": "x"}], "questions": [{"type": "predicate", "instructions": "x"}]}, "input[0].role"),
@@ -142,7 +143,7 @@ def test_an_answer_has_the_same_bits_whoever_else_is_asked(echo) -> None:
     questions = {f"q{i}": {"type": "choice", "instructions": f"Question {i}?", "criteria": {"a": None, "b": None, "c": None}} for i in range(64)}
     alone = system_one(echo.url, {"state": STATE, "questions": {"q7": questions["q7"]}}).json()["answers"]["q7"]
     for n in (2, 16, 64):
-        names = rng.sample([q for q in questions if q != "q7"], n - 1) + ["q7"]
+        names = [*rng.sample([q for q in questions if q != "q7"], n - 1), "q7"]
         rng.shuffle(names)
         together = system_one(echo.url, {"state": STATE, "questions": {q: questions[q] for q in names}}).json()
         assert together["answers"]["q7"] == alone
@@ -155,7 +156,8 @@ def test_a_state_is_computed_once_and_found_again(echo) -> None:
     q = {f"q{i}": {"type": "noul", "instructions": f"Is {i} right?"} for i in range(8)}
     cold = system_one(echo.url, {"state": state, "questions": q}).json()["usage"]
     assert cold["x_prompt_tokens_computed"] == cold["input_tokens"]
-    warm = system_one(echo.url, {"state": state, "questions": {f"z{i}": {"type": "noul", "instructions": f"And {i}?"} for i in range(8)}}).json()["usage"]
+    other = {f"z{i}": {"type": "noul", "instructions": f"And {i}?"} for i in range(8)}
+    warm = system_one(echo.url, {"state": state, "questions": other}).json()["usage"]
     assert warm["x_cached_tokens"] > 0 and warm["x_prompt_tokens_computed"] < warm["input_tokens"] / 2
 
 

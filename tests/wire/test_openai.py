@@ -165,3 +165,11 @@ def test_the_same_prompt_again_is_found_in_the_prefix_index(client) -> None:
     client.completions.create(model="echo", prompt=prompt, max_tokens=1, temperature=0)
     r = client.completions.create(model="echo", prompt=prompt, max_tokens=1, temperature=0)
     assert r.usage.prompt_tokens_details.cached_tokens == 199
+
+
+def test_embeddings_are_unit_vectors_in_both_encodings(client) -> None:
+    plain = client.embeddings.create(model="echo", input=["one text", "another"], encoding_format="float").data
+    packed = client.embeddings.create(model="echo", input=["one text", "another"]).data     # the client asks for base64 by itself
+    for a, b in zip(plain, packed, strict=True):
+        assert a.embedding == pytest.approx(b.embedding) and sum(x * x for x in a.embedding) == pytest.approx(1, abs=1e-5)
+    assert plain[0].embedding != plain[1].embedding

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.core import registry
+from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
 from headwater.core.kvspec import KVSpec
 from headwater.engine.engine import Engine
@@ -163,16 +164,13 @@ def _tokenizer(source: Any) -> Tokenizer:
 
 
 def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
-    """Every end-of-turn id of the tokenizer and of the generation config stops."""
-    template = tokenizer.chat_template
-    if spec.chat_template is not None:
-        try:
-            template = Path(spec.chat_template).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise UserInputError(f"--chat-template {spec.chat_template}: {e}", "chat_template") from None
+    """Every end-of-turn id of the tokenizer and of the generation config stops. A given template is compiled now, the model's own on first use."""
     eos = generation.get("eos_token_id", ())
     named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
-    return TextModel(name, tokenizer, template, tokenizer.turn_end_ids | named)
+    text = TextModel(name, tokenizer, tokenizer.turn_end_ids | named, Path(spec.chat_template) if spec.chat_template else None)
+    if spec.chat_template:
+        _ = text.template
+    return text
 
 
 def context_of(spec: EngineSpec, model_context: int) -> int:
@@ -212,8 +210,9 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict))
-    return Engine(scheduler, executor, compile_grammar=text.compile_grammar)
+    cost = LearnedCost()
+    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
+    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------

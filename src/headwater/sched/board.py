@@ -89,30 +89,45 @@ class Board:
         """A waiting request becomes a running row whose first `start` tokens have state."""
         self.queue.remove(seq.row)
         row = self.rows.add(seq)
-        seq.stage, seq.chain, seq.settled = Stage.RUNNING, chain, False
+        seq.stage, seq.chain = Stage.RUNNING, chain
         self.rows.done[row] = start
         self.rows.room[row] = chain.n * self.kv.block
         self.rows.published[row] = chain.published * self.kv.block
         draws = seq.request.max_new > 0
         self.rows.want[row] = (Want.SAMPLE | (Want.MASK if seq.request.mask else Want.NONE)) if draws else Want.NONE
         if seq.cached < 0:
-            seq.cached = min(start, seq.prompt_len)
+            seq.cached = seq.counted = min(start, seq.prompt_len)
             self.count.cached += seq.cached
             self.count.forks += start > 0
-        seq.reached = max(seq.reached, start)
+        self.rows.reached[row] = max(seq.reached, start)
         self.forest.announce(seq, start)
         return row
 
-    def commit(self, seq: Seq, now: float) -> None:
-        """Publish the blocks that became full."""
-        row, chain = seq.row, seq.chain
-        assert chain is not None
-        self.forest.settle(seq, self.kv.commit(chain, self.rows.tokens[row], int(self.rows.done[row])))
-        self.rows.published[row] = self.rows.done[row] // self.kv.block * self.kv.block
+    def commit_all(self, idx: np.ndarray, now: float) -> None:
+        """Publish the blocks that became full in these rows, and free what no query reads any more."""
+        rows, block = self.rows, self.kv.block
+        one: list[tuple[Seq, Chain]] = []                           # the usual decode: one full block, published together
+        for row, done in zip(idx.tolist(), rows.done[idx].tolist(), strict=True):
+            seq = rows.at(row)
+            chain = seq.chain
+            assert chain is not None
+            if not chain.private and not seq.pending and done // block == chain.published + 1:
+                one.append((seq, chain))
+            else:
+                self.forest.settle(seq, self.kv.commit(chain, rows.tokens[row], done))
+                if chain.published >= len(seq.keys):
+                    seq.pending = []
+        if one:
+            at = np.array([c.published for _, c in one])[:, None] * block + np.arange(block)
+            self.kv.commit_next([c for _, c in one], rows.tokens[np.array([s.row for s, _ in one])[:, None], at])
+        rows.published[idx] = rows.done[idx] // block * block
         if not self.kv.can_cut:
-            gone = self.kv.trim(chain, int(self.rows.done[row]))
-            if gone:
-                self.trims.setdefault(row, []).extend(gone)
+            for row in idx.tolist():
+                chain = rows.at(row).chain
+                assert chain is not None
+                gone = self.kv.trim(chain, int(rows.done[row]))
+                if gone:
+                    self.trims.setdefault(row, []).extend(gone)
 
     def leave(self, seq: Seq, now: float, *, publish: bool, hold: bool = False) -> None:
         """A running row gives up its seat: state stays cached (`publish`), pinned as a fork point (`hold`), or is dropped."""
@@ -128,6 +143,7 @@ class Board:
         else:
             self.kv.drop(chain, now)
             seq.chain = None
+        seq.reached = int(self.rows.reached[row])
         self.rows.remove(row)
         self.leaves.append(row)
         self.trims.pop(row, None)
@@ -197,8 +213,24 @@ class Board:
                 self.say(seq, "error", error=f"{reason} ({seq.losses} times while this request was running)")
             else:
                 self._again(seq)
+        self._unhold()
+        self.leaves.clear()
+
+    def fail_all(self, reason: str) -> None:
+        """An invariant broke: no state can be trusted; every running row fails, waiting requests stay."""
+        for row in self.rows.index().tolist():
+            seq = self.rows.at(row)
+            self.rows.remove(row)
+            self.leaves.append(row)
+            self.count.failed += 1
+            seq.stage, seq.chain, seq.row, seq.pending = Stage.GONE, None, -1, []
+            self.say(seq, "error", error=reason)
+            self._forget(seq)
+        self._unhold()
+
+    def _unhold(self) -> None:
+        """Held states lost their blocks; they stay as names, their forks recompute."""
         for seq in self.forest.held.values():
             seq.chain, seq.reached = None, 0
         self.forest.clear()
-        self.leaves.clear()
         self.trims.clear()

@@ -35,6 +35,7 @@ class StepBuilder:
     grown: dict[int, int] = field(default_factory=dict)             # row -> its number of blocks before this step
     joins: list[tuple[Seq, Start, int]] = field(default_factory=list)
     borders: list[Border] = field(default_factory=list)
+    full: bool = False                                              # no seconds are left
     features: StepFeatures = field(default_factory=lambda: StepFeatures(0, 0, 0, 0))
 
     @property

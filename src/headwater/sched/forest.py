@@ -43,17 +43,21 @@ class Forest:
     def is_border(self, seq: Seq, pos: int) -> bool:
         return not self.kv.can_cut and (pos % CHECKPOINT_EVERY == 0 or pos in seq.borders)
 
+    def reached(self, seq: Seq) -> int:
+        """Most tokens of a sequence whose state was ever valid."""
+        return int(self.rows.reached[seq.row]) if seq.stage == Stage.RUNNING else seq.reached
+
     def blocked(self, seq: Seq) -> bool:
         """Whether it still waits for its parent or for a row that computes the same tokens."""
         parent = seq.source
         if parent is not None:
-            if parent.stage in (Stage.WAITING, Stage.RUNNING) and parent.reached < seq.source_pos:
+            if parent.stage in (Stage.WAITING, Stage.RUNNING) and self.reached(parent) < seq.source_pos:
                 return True
             if parent.stage == Stage.GONE:
                 seq.source = None
         other = seq.blocked
         if other is not None:
-            if other.stage == Stage.RUNNING and other.reached < seq.blocked_pos:
+            if other.stage == Stage.RUNNING and self.reached(other) < seq.blocked_pos:
                 return True
             if other.stage != Stage.RUNNING:
                 seq.blocked = None
@@ -62,7 +66,7 @@ class Forest:
     def source(self, seq: Seq) -> Source | None:
         """A running row whose unpublished block may continue what the index knows."""
         for other in (seq.source, seq.blocked):
-            if other is not None and other.stage == Stage.RUNNING and other.settled and other.chain is not None:
+            if other is not None and other.stage == Stage.RUNNING and self.rows.settled[other.row] and other.chain is not None:
                 return other.chain, self.rows.tokens[other.row, : self.rows.done[other.row]]
         return None
 
@@ -73,7 +77,7 @@ class Forest:
         if other is None or other is seq or other.stage != Stage.RUNNING or other.identity != seq.identity:
             return False
         shared = common_prefix(seq.known[:cap], self.rows.tokens[other.row, : self.rows.known[other.row]])
-        if shared - length < self.share or other.reached >= shared:
+        if shared - length < self.share or self.reached(other) >= shared:
             return False
         seq.blocked, seq.blocked_pos = other, shared
         self.want_point(other, shared)

@@ -58,6 +58,8 @@ class Planner:
         if guesses is not None:
             self._reserve_guesses(build, idx, guesses, now)
         short = idx[rows.done[idx] + 1 > rows.room[idx]]
+        if len(short) and self._reserve_each(build, short, now):
+            short = short[:0]
         for row in short[np.argsort(rows.order[short], kind="stable")].tolist():
             if rows.alive[row]:
                 self._reserve_or_preempt(build, row, now)
@@ -109,6 +111,16 @@ class Planner:
             guesses.start[:] = fixed.start
             guesses.flat[: len(fixed.flat)] = fixed.flat
 
+    def _reserve_each(self, build: StepBuilder, short: np.ndarray, now: float) -> bool:
+        rows, kv = self.board.rows, self.board.kv
+        chains = [chain for row in short.tolist() if (chain := rows.at(row).chain) is not None]
+        if not kv.reserve_each(chains, now):
+            return False
+        for row, chain in zip(short.tolist(), chains, strict=True):
+            build.grew(row, chain.n - 1)
+        rows.room[short] += kv.block
+        return True
+
     def _reserve_or_preempt(self, build: StepBuilder, row: int, now: float) -> None:
         board, rows = self.board, self.board.rows
         seq = rows.at(row)
@@ -152,7 +164,7 @@ class Planner:
         for i in order:
             others -= 1
             left = budget.tokens - build.features.tokens
-            if left <= 0:
+            if left <= 0 or build.full:
                 return
             seq = seqs[i]
             if i < len(running):
@@ -178,6 +190,7 @@ class Planner:
         least = min(n, _LEAST) if not build.chunks else 0
         if cost is None or n <= least or cost.step_seconds(build.with_chunk(done, n, int(n == pending))) <= budget.seconds:
             return n
+        build.full = True
         low, high = least, n                                        # low fits or is granted, high does not fit
         while high - low > max(1, low // 16):
             middle = (low + high) // 2

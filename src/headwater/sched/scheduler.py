@@ -13,6 +13,7 @@ from headwater.kv.manager import KVManager
 from headwater.policies.evict.api import EvictPolicy
 from headwater.policies.sched.api import RequestView, SchedPolicy
 from headwater.sched.board import Board, Counters
+from headwater.sched.check import violations
 from headwater.sched.planner import Guess, Planner
 from headwater.sched.seq import Seq, Stage
 from headwater.sched.settle import Settler
@@ -174,6 +175,20 @@ class Scheduler:
         idx = idx[np.argsort(queue.order[idx], kind="stable")][:64]
         return [self._planner.find(seq, seq.cap).path for seq in (queue.at(i) for i in idx.tolist())]
 
+    def check(self, full: bool = False) -> list[str]:
+        """Broken invariants as sentences (normally none); `full` recounts every reference. What broke is contained: running rows fail with the
+        sentence as reason, blocks with wrong counts are not used again, the cache starts afresh. Between steps only."""
+        if self._flight is not None:
+            return []
+        broken = violations(self._board, full)
+        if broken:
+            reason = f"internal: {broken[0].sentence}"
+            self._board.count.quarantines += 1
+            lost = [(group, ids) for v in broken for group, ids in v.blocks]
+            self._board.fail_all(reason)
+            self.kv.reset(lost)
+        return [v.sentence for v in broken]
+
     # ---- views ------------------------------------------------------------------------------------------------------------------
 
     @property
@@ -192,6 +207,11 @@ class Scheduler:
     @property
     def running(self) -> int:
         return self._board.rows.count
+
+    @property
+    def held(self) -> list[str]:
+        """Request ids that are kept as fork points."""
+        return list(self._board.forest.held)
 
     @property
     def idle(self) -> bool:

@@ -22,11 +22,14 @@ class Stage(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Seq:
-    """row: table row while running, queue row while waiting. known: int32 tokens it should have (only while not running). reached: most tokens
-    whose state was ever valid. source, source_pos: explicit parent and fork position. blocked, blocked_pos: waits until that row's state
-    reaches the position. sums, keys: hash sums (uint64) and keys of the prompt's full blocks. borders: ascending positions at which a
-    checkpoint is wanted. reads: parts collected so far; reads_open: something is still to be read. doomed: ends at the next step border. settled: its row was part of an
-    applied step, so its copied block holds what the table says."""
+    """row: table row while running, queue row while waiting. known: int32 tokens it should have (up to date only while not running).
+
+    drawn: tokens yielded. reached: most tokens whose state was ever valid, up to the last time it left a row. cached (-1 until first admitted),
+    computed: prompt tokens found and computed; counted: their sum so far. source, source_pos: explicit parent and fork position. blocked,
+    blocked_pos: waits until that row's state reaches the position. sums, keys: hash sums (uint64) and keys of the prompt's full blocks;
+    pending: keys announced as being computed. borders: ascending positions at which a checkpoint is wanted. reads: parts collected so far;
+    reads_open: something is still to be read. losses: executor deaths while it ran. doomed: ends at the next step border; keep: published then.
+    """
 
     request: Request
     order: int
@@ -38,6 +41,7 @@ class Seq:
     chain: Chain | None = None
     drawn: int = 0
     reached: int = 0
+    counted: int = 0
     source: Seq | None = None
     source_pos: int = 0
     blocked: Seq | None = None
@@ -54,7 +58,6 @@ class Seq:
     ready: bool = True
     doomed: bool = False
     keep: bool = True
-    settled: bool = False
 
     @property
     def prompt_len(self) -> int:

@@ -73,9 +73,10 @@ class Table:
 class Rows(Table):
     """Running rows. tokens int32[rows, width]: known tokens; room int32: positions for which the row has blocks; published int32: positions
     that the prefix index knows; want uint8: Want bits when a chunk reaches the last known token; limit int32: prompt plus max_new; reading
-    bool: its ReadSpec is not served yet."""
+    bool: its ReadSpec is not served yet; reached int32: most tokens whose state was ever valid; settled bool: the row was part of an applied
+    step, so that its copied block holds what the table says."""
 
-    _columns = (*Table._columns, "room", "published", "want", "limit", "reading")
+    _columns = (*Table._columns, "room", "published", "want", "limit", "reading", "reached", "settled")
 
     def __init__(self, rows: int = 16, width: int = 256) -> None:
         super().__init__(rows)
@@ -84,6 +85,8 @@ class Rows(Table):
         self.want = np.zeros(rows, np.uint8)
         self.limit = np.zeros(rows, np.int32)
         self.reading = np.zeros(rows, bool)
+        self.reached = np.zeros(rows, np.int32)
+        self.settled = np.zeros(rows, bool)
         self.tokens = np.zeros((rows, width), np.int32)
 
     def add(self, seq: Seq) -> int:
@@ -98,6 +101,8 @@ class Rows(Table):
         self.tokens[row, :n] = seq.known
         self.limit[row] = limit
         self.reading[row] = seq.reads_open
+        self.reached[row] = seq.reached
+        self.settled[row] = False
         return row
 
     def append(self, rows: np.ndarray, ids: np.ndarray) -> None:

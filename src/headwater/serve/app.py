@@ -13,14 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
 from headwater.engine.front import Front
-from headwater.serve import chat, completions, errors, messages, misc, ollama, responses
+from headwater.serve import chat, completions, embeddings, errors, messages, misc, ollama, responses, web
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, plain_error
 from headwater.serve.settings import ServeSettings
 from headwater.serve.sse import ClientLeftError
 
-OPEN_PATHS = ("/health", "/ready", "/version")
+OPEN_PATHS = ("/", "/health", "/ready", "/version")
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 
@@ -34,7 +34,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     async def left(request: Any, error: ClientLeftError) -> Any:
         return plain_error(499, "the client closed the connection")
 
-    for module in (chat, completions, responses, messages, ollama, misc, systemone, decisions, batch, score):
+    for module in (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score):
         app.include_router(module.router)
     app.add_middleware(Gate, settings=settings)
     if settings.cors:

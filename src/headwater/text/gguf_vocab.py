@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,15 +70,17 @@ def build(metadata: Mapping[str, Any], file: str = "GGUF") -> tuple[Vocabulary, 
     else:
         raise FormatError(f"{file}: '{KEY}model' is {str(model)[:40]!r}; supported: gpt2, llama, gemma4", field=KEY + "model")
     vocab = _vocabulary(metadata, tokens, pre, file)
+    collects = gc.isenabled()
+    gc.disable()                                                    # hundreds of thousands of tuples would be visited again and again
     try:
-        if pre is None:
-            merge = _sentencepiece(vocab, metadata, file)
-        else:
-            merge = _bpe(vocab, metadata, pre, file)
-    except FormatError:
+        merge = _sentencepiece(vocab, metadata, file) if pre is None else _bpe(vocab, metadata, pre, file)
+    except (FormatError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as e:                                          # the library raises bare Exception for a vocabulary it rejects
+    except BaseException as e:                                      # what the library raises for a vocabulary it rejects, panics included
         raise FormatError(f"{file}: the tokenizer's vocabulary and merges do not fit ({' '.join(str(e).split())[:200]})", field=KEY) from None
+    finally:
+        if collects:
+            gc.enable()
     return vocab, GgufEncoder(vocab, merge, escape_spaces=pre is None or not pre.byte_level)
 
 
@@ -101,7 +104,7 @@ def _vocabulary(metadata: Mapping[str, Any], tokens: Sequence[str], pre: PreToke
     return Vocabulary(
         tokens=tokens,
         types=types.astype(np.uint8),
-        byte_level=pre is not None and pre.byte_level,
+        spelling="bytes" if pre is not None and pre.byte_level else "spaces",
         special_ids_by_text={**by_text, **{tokens[i]: i for i in ends}},
         bos_id=ids["bos"],
         eos_id=ids["eos"],
@@ -138,12 +141,7 @@ def _bpe(vocab: Vocabulary, metadata: Mapping[str, Any], pre: PreTokenizer, file
     merges = metadata.get(KEY + "merges")
     if not isinstance(merges, Sequence) or isinstance(merges, str):
         raise FormatError(f"{file}: '{KEY}merges' is missing or not a list of strings", field=KEY + "merges")
-    pairs = []
-    for m in merges:
-        cut = m.find(" ", 1)
-        if cut < 0:
-            raise FormatError(f"{file}: '{KEY}merges' item {len(pairs)} is {m[:40]!r}; two tokens with a space between would be right", field=KEY + "merges")
-        pairs.append((m[:cut], m[cut + 1 :]))
+    pairs = _pairs(merges, file)
     table = _merge_vocab(vocab)
     tok = HfTokenizer(models.BPE(table, pairs, ignore_merges=pre.ignore_merges, byte_fallback=not pre.byte_level))
     cuts: list[Any] = [pre_tokenizers.Split(Regex(p), "isolated") for p in pre.patterns]
@@ -151,6 +149,24 @@ def _bpe(vocab: Vocabulary, metadata: Mapping[str, Any], pre: PreTokenizer, file
         cuts.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     tok.pre_tokenizer = pre_tokenizers.Sequence(cuts)
     return tok
+
+
+def _pairs(merges: Sequence[str], file: str) -> list[tuple[str, str]]:
+    """Each merge is two tokens with a space between; the first may begin with one. The list may offer `joined`, see StringArray."""
+    joined = getattr(merges, "joined", lambda: None)()
+    if joined is not None:                                          # nearly always one space in each: cut them all at once
+        raw = np.frombuffer(joined.encode(), np.uint8)
+        cuts = raw[(raw == 0) | (raw == ord(" "))]
+        if len(cuts) == 2 * len(merges) - 1 and not cuts[1::2].any() and cuts[::2].all():
+            flat = joined.replace("\0", " ").split(" ")
+            return list(zip(flat[::2], flat[1::2], strict=True))
+    pairs = []
+    for i, m in enumerate(merges):
+        cut = m.find(" ", 1)
+        if cut < 0:
+            raise FormatError(f"{file}: '{KEY}merges' item {i} is {m[:40]!r}; 'token token' would be right", field=KEY + "merges")
+        pairs.append((m[:cut], m[cut + 1 :]))
+    return pairs
 
 
 def _sentencepiece(vocab: Vocabulary, metadata: Mapping[str, Any], file: str) -> HfTokenizer:
@@ -170,9 +186,6 @@ def _merges_by_score(vocab: Vocabulary, table: dict[str, int], scores: np.ndarra
     normal = np.flatnonzero(vocab.types == NORMAL)
     pairs: list[tuple[str, str]] = []
     for i in normal[np.argsort(-scores[normal], kind="stable")].tolist():
-        piece = tokens[i]
-        for cut in range(1, len(piece)):
-            left = piece[:cut]
-            if left in table and (right := piece[cut:]) in table:
-                pairs.append((left, right))
+        p = tokens[i]
+        pairs += [(p[:k], p[k:]) for k in range(1, len(p)) if p[:k] in table and p[k:] in table]
     return pairs

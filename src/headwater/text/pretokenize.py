@@ -85,7 +85,6 @@ def pre_tokenizer(name: str, file: str) -> PreTokenizer:
     """The pre-tokenizer that a file calls `name`. Raises FormatError for one that was not verified."""
     known = PRE_TOKENIZERS.get(name)
     if known is None:
-        raise FormatError(
-            f"{file}: 'tokenizer.ggml.pre' is {name[:60]!r}, which is not supported; supported: {', '.join(PRE_TOKENIZERS)}", field="tokenizer.ggml.pre"
-        )
+        known_names = ", ".join(PRE_TOKENIZERS)
+        raise FormatError(f"{file}: 'tokenizer.ggml.pre' is {name[:60]!r}, not one of {known_names}", field="tokenizer.ggml.pre")
     return known

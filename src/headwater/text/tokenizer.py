@@ -74,7 +74,8 @@ class Tokenizer:
 
         add_special: put the beginning (and end) token around it where the model wants them. A rendered chat template already holds
         them: encode it without. parse_special: the names of control tokens in the text become those tokens, else they stay text.
-        Raises UserInputError for a lone surrogate, which is no text.
+        Raises UserInputError for a lone surrogate, which is no text. A byte for which the vocabulary has no token (some lack rare control
+        characters) is left out, as the model's own tokenizer does.
         """
         try:
             text.encode()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -21,12 +23,15 @@ def _printable_bytes() -> dict[str, int]:
 
 
 BYTE_OF_CHAR = _printable_bytes()
+BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 
 
 @dataclass(slots=True)
 class Vocabulary:
-    """tokens: text of each id as stored. types: uint8[n], kinds above. byte_level: normal tokens are spelled in GPT-2's printable bytes,
-    else in text with U+2581 for a space.
+    """tokens: text of each id as stored. types: uint8[n], kinds above.
+
+    spelling: how normal tokens are stored: in GPT-2's printable "bytes", in text with U+2581 for "spaces", or as a "wordpiece"
+    (a space goes before each that does not begin with ##).
 
     special_ids_by_text: control tokens, found in text when specials are parsed and left out of decoded text.
     turn_end_ids: every id that ends generation. fim: fill-in-the-middle roles.
@@ -35,7 +40,7 @@ class Vocabulary:
 
     tokens: Sequence[str]
     types: np.ndarray
-    byte_level: bool
+    spelling: Literal["bytes", "spaces", "wordpiece"]
     special_ids_by_text: Mapping[str, int]
     bos_id: int | None = None
     eos_id: int | None = None
@@ -69,12 +74,14 @@ class Vocabulary:
     def token_bytes(self, token: int) -> bytes:
         """The bytes that a token stands for in text; for a control token its name."""
         text, kind = self.tokens[token], self.types[token]
-        if kind == BYTE and len(text) == 6 and text.startswith("<0x"):
-            return bytes((int(text[3:5], 16),))
+        if kind == BYTE and (byte := BYTE_TOKEN.fullmatch(text)):
+            return bytes((int(byte[1], 16),))
         if kind != NORMAL:
             return text.encode("utf-8", "replace")
-        if not self.byte_level:
+        if self.spelling == "spaces":
             return text.replace("\u2581", " ").encode("utf-8", "replace")
+        if self.spelling == "wordpiece":
+            return (text[2:] if text.startswith("##") else " " + text).encode("utf-8", "replace")
         try:
             return bytes([BYTE_OF_CHAR[c] for c in text])
         except KeyError:                                            # an added token stored as a normal one: it is spelled in plain text

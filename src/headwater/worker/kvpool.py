@@ -39,14 +39,15 @@ def group_arrays(group: CacheGroup, blocks: int) -> KVArrays:
 
 
 class KVPool:
-    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`; state: float32[layers, slots, *shape] per recurrent state."""
+    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`; state: float32[layers, 2 · slots, *shape] per recurrent state; slot
+    s + slots is where the runner keeps state s aside while guesses are verified (touched only then)."""
 
     def __init__(self, spec: KVSpec, blocks: tuple[int, ...], slots: int) -> None:
         self.spec = spec
         self.blocks = blocks
         self.slots = slots
         self.kv = [group_arrays(g, n) for g, n in zip(spec.groups, blocks, strict=True)]
-        self.state = StateArrays({s.name: lazy_array((s.layers, slots, *s.shape), np.float32) for s in spec.states})
+        self.state = StateArrays({s.name: lazy_array((s.layers, 2 * slots, *s.shape), np.float32) for s in spec.states})
 
     @property
     def bytes(self) -> int:

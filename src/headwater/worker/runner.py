@@ -12,12 +12,13 @@ from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Step
 from headwater.worker.forward import Forward
-from headwater.worker.inputs import Inputs
+from headwater.worker.inputs import Inputs, positions_of
 from headwater.worker.masks import Masks
 from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
 from headwater.worker.sampler import FAILURES, Sampler
 from headwater.worker.verify import accept
 
+NO_ROWS = np.zeros(0, np.int64)
 Export = Callable[[list[np.ndarray]], None]
 
 
@@ -101,58 +102,79 @@ class Runner:
             self.forward.copy_blocks(plan.copies)
         draws, found = find_draws(plan), find_reads(plan, inputs)
         where = np.unique(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
-        step = inputs.step(plan, where)
+        step = whole = inputs.step(plan, where)
         imported = self._import(plan) if self._imports else []
         if imported:
             step = drop_rows(step, np.array(imported))
-        result = StepResult(plan.step, Ragged.of([]), plan.n_new.astype(np.int32, copy=True))
-        tokens = [np.zeros(0, np.int32)] * len(plan.rows)
+        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(plan.rows) + 1, np.int32))
+        result = StepResult(plan.step, nothing, plan.n_new.astype(np.int32, copy=True))
         if len(step.tokens):
+            guessed = self._keep_states(plan)
             hidden = self.forward.hidden(step)
             if found:
                 result.reads = serve_reads(found, inputs, plan, self.forward, hidden, where)
             if len(draws.sampled):
-                self._draw(plan, draws, hidden[np.searchsorted(where, draws.at)] if len(where) != len(draws.at) else hidden, result, tokens)
+                if len(where) != len(draws.at):
+                    hidden = hidden[np.searchsorted(where, draws.at)]
+                result.tokens = self._draw(plan, draws, hidden, result)
+            self._replay(whole, plan, guessed, result)
         if plan.state_copies is not None and len(plan.state_copies):
             self.forward.copy_states(plan.state_copies)
         if self._exports:
             self._export(plan)
-        result.tokens = Ragged.of(tokens)
         result.seconds = time.perf_counter() - began
         return result
 
-    def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult, tokens: list[np.ndarray]) -> None:
-        """Sample every place, verify guesses, fill tokens, n_ok and logprobs."""
-        inputs = self.inputs
+    def _keep_states(self, plan: StepPlan) -> np.ndarray:
+        """Copy the recurrent states of rows with guesses aside, before they run over guesses that may be wrong; -> those plan rows."""
+        if plan.state_in is None or plan.state_out is None or not plan.n_guess.any():
+            return NO_ROWS
+        guessed = np.flatnonzero(plan.n_guess)
+        aside = plan.state_out[guessed] + self.forward.caps.slots
+        self.forward.copy_states(np.stack([plan.state_in[guessed], aside], axis=1))
+        return guessed
+
+    def _replay(self, step: Step, plan: StepPlan, guessed: np.ndarray, result: StepResult) -> None:
+        """Rows with a refused guess run their accepted tokens again from the state kept aside: the same sequential update, the same bits."""
+        rows = guessed[result.n_ok[guessed] < plan.n_new[guessed]]
+        if not len(rows):
+            return
+        assert plan.state_out is not None
+        counts = result.n_ok[rows]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        at = np.arange(start[-1]) + np.repeat(plan.tokens.start[rows] - start[:-1], counts)
+        slots = plan.state_out[rows]
+        self.forward.hidden(Step(
+            plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
+            (slots + self.forward.caps.slots).astype(np.int32), slots,
+        ))
+
+    def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:
+        """Sample every place, verify guesses, fill n_ok and logprobs; -> tokens per plan row. Drawn tokens join the rows' histories."""
         bits = self._mask_bits(plan, draws, result)
-        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, inputs, bits)
+        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, self.inputs, bits)
         accepted = np.zeros(len(draws.sampled), np.int32)
         if plan.n_guess.any():
             guesses = Ragged.of([plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :] for i in draws.sampled.tolist()])
             accepted = accept(Ragged(drawn.tokens, draws.start), guesses)
             result.n_ok[draws.sampled] -= plan.n_guess[draws.sampled] - accepted
-        wanted = inputs.columns["logprobs"][draws.table_rows]
-        for j, i in enumerate(draws.sampled.tolist()):
-            first = int(draws.start[j])
-            last = first + int(accepted[j]) + 1
-            status = int(drawn.status[first:last].max())
-            if status:
-                result.failed.setdefault(i, FAILURES[status])
-            if i in result.failed:
-                continue
-            tokens[i] = drawn.tokens[first:last]
-            if (k := int(wanted[first])) >= 0:
-                result.logprobs[i] = [
-                    TokenLogprobs(int(drawn.tokens[d]), float(drawn.logprobs[d]), drawn.top_ids[d, :k], drawn.top_logprobs[d, :k])
-                    for d in range(first, last)
-                ]
-            self._learn_tokens(draws, first, tokens[i])
-
-    def _learn_tokens(self, draws: Draws, first: int, tokens: np.ndarray) -> None:
-        """Drawn tokens join the row's history, where penalties and grammars see them."""
-        row, at = int(draws.table_rows[first]), int(draws.lengths[first])
-        end = min(at + len(tokens), self.inputs.history.shape[1])
-        self.inputs.history[row, at:end] = tokens[: end - at]
+        counts = np.diff(draws.start)
+        rows = np.repeat(draws.sampled, counts)
+        kept = np.arange(len(rows)) - np.repeat(draws.start[:-1], counts) <= np.repeat(accepted, counts)
+        for d in np.flatnonzero(kept & (drawn.status != 0)).tolist():
+            result.failed.setdefault(int(rows[d]), FAILURES[int(drawn.status[d])])
+        if result.failed:
+            kept &= ~np.isin(rows, list(result.failed))
+        tokens = drawn.tokens[kept]
+        self.inputs.history[draws.table_rows[kept], draws.lengths[kept]] = tokens
+        wanted = self.inputs.columns["logprobs"][draws.table_rows]
+        for d in np.flatnonzero(kept & (wanted >= 0)).tolist():
+            k = wanted[d]
+            entry = TokenLogprobs(int(drawn.tokens[d]), float(drawn.logprobs[d]), drawn.top_ids[d, :k], drawn.top_logprobs[d, :k])
+            result.logprobs.setdefault(int(rows[d]), []).append(entry)
+        start = np.zeros(len(plan.rows) + 1, np.int32)
+        np.cumsum(np.bincount(rows[kept], minlength=len(plan.rows)), out=start[1:])
+        return Ragged(tokens, start)
 
     def _mask_bits(self, plan: StepPlan, draws: Draws, result: StepResult) -> np.ndarray | None:
         """uint32[draws, words], all ones where no grammar applies; None when no row has one. A row whose grammar fails fails alone."""

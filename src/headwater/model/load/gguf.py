@@ -80,6 +80,31 @@ class StringArray(Sequence[str]):
 
     def tolist(self) -> list[str]:
         """All strings. Raises FormatError naming the first that is not UTF-8."""
+        text = self.joined()
+        return self._decode_each() if text is None else text.split("\0")
+
+    def joined(self) -> str | None:
+        """All strings in one, separated by U+0000; None when one of them holds it, or there are none, or one is not UTF-8.
+
+        Splitting one long string is several times as fast as decoding a hundred thousand short ones.
+        """
+        if not len(self._ends):
+            return None
+        raw, starts = np.frombuffer(self.span, np.uint8), np.concatenate(([0], self._ends[:-1]))
+        keep = np.ones(len(raw), np.bool_)
+        keep[(starts[:, None] + np.arange(8)).ravel()] = False      # the length prefixes go, but for one byte as the separator
+        payload_zeros = np.count_nonzero(raw[keep] == 0)
+        keep[starts[1:]] = True
+        raw = raw.copy()
+        raw[starts] = 0
+        if payload_zeros:
+            return None
+        try:
+            return raw[keep].tobytes().decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _decode_each(self) -> list[str]:
         span, start, out = self.span, 8, []
         try:
             for end in self._ends.tolist():

@@ -41,7 +41,7 @@ class EchoForward:
         name = f"echo/window={window}/state={int(state)}/eos={eos_rate}"
         self.caps = Caps(spec, (blocks,) * len(spec.groups), slots, context, ECHO_VOCABULARY, name)
         self._kv = [np.full(n * BLOCK_TOKENS, _EMPTY) for n in self.caps.blocks]
-        self._state = np.full(slots, _EMPTY)
+        self._state = np.full(2 * slots, _EMPTY)
         self._ids = mix(np.arange(1, ECHO_VOCABULARY + 1, dtype=np.uint64) * _U(0x9E3779B97F4A7C15))
         printable = np.zeros(ECHO_VOCABULARY, np.float32)
         printable[32:127] = 8.0                                     # readable text most of the time
