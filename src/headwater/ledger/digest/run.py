@@ -24,6 +24,7 @@ from headwater.ledger.digest.identity import resolve, same_by_title, view_work
 from headwater.ledger.digest.typing import claims_of, same_quantity
 from headwater.ledger.evidence import level_of, opening
 from headwater.ledger.instance import Instance
+from headwater.ledger.intake.orders import without_orders
 from headwater.ledger.parse.ids import canonical_url, find_links, title_key
 from headwater.ledger.records import (
     Batch,
@@ -148,7 +149,7 @@ class Digest:
                 continue
             if source.source_kind not in _BASELINE:
                 for item in self.ledger.by(Item, "source", ident):
-                    self._item(source, item)
+                    self._item(source, _neutral(item))
             self.pending.append(Digested(id=fingerprint("digested", self.batch.name, ident), at=self.batch.at, batch=self.batch.name, source=ident))
             if len(self.pending) >= _CHUNK:
                 self._flush()
@@ -241,7 +242,7 @@ class Digest:
         """Everything the round knows about a work, loaded anew each time."""
         mentions = list(self.ledger.by(Mention, "batch_work", f"{self.batch.name}|{work}"))
         sources = [s for i in dict.fromkeys(m.source for m in mentions) if (s := self.source(i))]
-        items = [i for ident in dict.fromkeys(m.item for m in mentions) if isinstance(i := self.ledger.get(ident), Item)]
+        items = [_neutral(i) for ident in dict.fromkeys(m.item for m in mentions) if isinstance(i := self.ledger.get(ident), Item)]
         wanted = dict.fromkeys(c for m in mentions for c in (*m.claims, *m.retells))
         claims = [c for ident in wanted if isinstance(c := self.ledger.get(ident), Claim)]
         return Case(work, view_work(self.ledger, work), mentions, items, sources, claims, card=self.ledger.one(Card, "work", work))
@@ -255,6 +256,7 @@ class Digest:
             found_source = self.source(ident)
             if found_source and found_source.source_kind not in _BASELINE:
                 for item in self.ledger.by(Item, "source", ident):
+                    item = _neutral(item)
                     if self._relevance(item):
                         watch.item(item, found_source.path)
         total = sum(1 for _ in self.ledger.index.keys("mention", "batch_work", prefix))
@@ -289,7 +291,7 @@ class Digest:
                 continue
             best: tuple[int, str, Source] | None = None
             for m in case.mentions:
-                source, item = self.source(m.source), self.ledger.get(m.item)
+                source, item = self.source(m.source), next((i for i in case.items if i.id == m.item), None)
                 if source and item and claim.id in (*m.claims, *m.retells):
                     level, quote = opening_level(source.source_kind, item.text)
                     if best is None or level > best[0]:
@@ -384,6 +386,11 @@ class Digest:
         if earlier:
             put("compare", name=earlier[-1], before=self.ledger.count(Increment, "brief", earlier[-1]))
         return out
+
+
+def _neutral(item: Item) -> Item:
+    """The item without sentences that give orders: nothing is concluded from them."""
+    return item.model_copy(update={"text": without_orders(item.text)}) if item.instructions else item
 
 
 def _short(title: str) -> str:

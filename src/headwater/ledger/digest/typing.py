@@ -79,6 +79,8 @@ def attribute(text: str, works: list[str], names: dict[str, str]) -> list[Attrib
         if keys or named:
             current = (keys or named)[0]
         quantities = [] if _LABELLED.match(sentence) else [q for q in find_quantities(sentence, plain=False) if _counts(q)]
+        if any(q.unit in {"%", "×"} for q in quantities):
+            quantities = [q for q in quantities if q.metric != "context_length"]      # beside a result, a context length is its setting
         out.append(Attributed(current, sentence, quantities))
     return out
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from headwater.ledger.intake.items import LIMIT, Chunk, cut, section_numbers, segments, title_work, work_keys
-from headwater.ledger.intake.orders import find_orders
+from headwater.ledger.intake.orders import find_orders, without_orders
 from headwater.ledger.parse.brief import front_matter
 from headwater.ledger.parse.ids import find_dates, find_ids, find_links
 from headwater.ledger.records import Anchor, Card, Count, Flag, Item, Queued, Record, Work, fingerprint
@@ -143,7 +143,8 @@ def read_note(source: str, text: str, title: str = "") -> Intake:
 
 def _item(out: Intake, source: str, chunk: Chunk, excerpt: bool = False) -> None:
     works = work_keys(chunk.text)
-    title = guess_title(chunk.text, chunk.heading, works)
+    plain = without_orders(chunk.text)
+    title = guess_title(plain, chunk.heading, works)
     if not works and title:
         works = [title_work(title)]
     ident = fingerprint("item", source, chunk.address, chunk.line, chunk.text)
@@ -154,7 +155,7 @@ def _item(out: Intake, source: str, chunk: Chunk, excerpt: bool = False) -> None
         sections=section_numbers(chunk.text), instructions=orders, excerpt=excerpt,
     ))
     out.items += 1
-    out.records += statements(source, ident, works, chunk.text, title)
+    out.records += statements(source, ident, works, plain, title)
     for quote in orders:
         out.records.append(Flag(id=fingerprint("orders", ident, quote), subject=ident, flag="instruction_like", text=quote))
 

@@ -35,3 +35,13 @@ def find_orders(text: str) -> list[str]:
         last = end + cut.start() if cut else stop
         out.append(text[start:last].strip()[:200])
     return out
+
+
+_SENTENCE = re.compile(r"[^。！!？?\n]*?(?:[。！!？?\n]|\.(?=\s)|$)")
+
+
+def without_orders(text: str) -> str:
+    """The text without the sentences that give orders, for everything that draws conclusions from it; quotes keep the original."""
+    if not any(rx.search(text) for rx in _ORDERS):
+        return text
+    return "".join(m[0] for m in _SENTENCE.finditer(text) if not any(rx.search(m[0]) for rx in _ORDERS))
