@@ -12,6 +12,13 @@
 #error "simd16.h belongs to files that are compiled once per instruction set (*_isa.cpp)"
 #endif
 #define HW_INLINE static inline __attribute__((always_inline))
+#define HW_INLINE_MEMBER inline __attribute__((always_inline))
+#if defined(HW_ISA_portable)
+#define HW_UNROLL(n)  // sixteen scalar lanes are long enough
+#else
+#define HW_PRAGMA(text) _Pragma(#text)
+#define HW_UNROLL(n) HW_PRAGMA(GCC unroll n)
+#endif
 
 namespace hw {
 namespace HW_ISA {

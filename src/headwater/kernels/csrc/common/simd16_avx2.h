@@ -106,6 +106,20 @@ HW_INLINE F32x16 power_of_two(I32x16 n) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.a, bias), 23)),
           _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n.b, bias), 23))};
 }
+HW_INLINE I32x16 max(I32x16 x, I32x16 y) { return {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+HW_INLINE I32x16 bits_of(F32x16 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+HW_INLINE int32_t sum_lanes(I32x16 x) {
+  const __m256i s = _mm256_add_epi32(x.a, x.b);
+  __m128i q = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+  q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
+HW_INLINE int32_t max_lanes(I32x16 x) {
+  const __m256i s = _mm256_max_epi32(x.a, x.b);
+  __m128i q = _mm_max_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+  q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
 HW_INLINE void store_i8(int8_t* p, I32x16 x) {  // saturating
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(x.a, x.b), 0xd8);
   const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(words, words), 0xd8);
@@ -131,16 +145,50 @@ HW_INLINE U8x64 shift_left(U8x64 x) {
   return {_mm256_slli_epi16(x.a, N), _mm256_slli_epi16(x.b, N)};
 }
 
-// acc += sum over four bytes of w (0..255) * a (-127..127), for every lane; exact. maddubs would saturate above w = 128, so w is moved to
-// [-128, 127], its sign given to a, and 128 * a added back.
-HW_INLINE I32x16 dot4(I32x16 acc, U8x64 w, int32_t four_s8) {
-  const __m256i act = _mm256_set1_epi32(four_s8), one = _mm256_set1_epi16(1), top = _mm256_set1_epi8(static_cast<char>(0x80));
-  const __m256i back = _mm256_slli_epi32(_mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), act), one), 7);
-  const __m256i wa = _mm256_xor_si256(w.a, top), wb = _mm256_xor_si256(w.b, top);
-  const __m256i pa = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(wa), _mm256_sign_epi8(act, wa)), one);
-  const __m256i pb = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(wb), _mm256_sign_epi8(act, wb)), one);
-  return {_mm256_add_epi32(acc.a, _mm256_add_epi32(pa, back)), _mm256_add_epi32(acc.b, _mm256_add_epi32(pb, back))};
-}
+// The dot product of one block of BITS-bit codes: init, then quads in any order (integers: exact), then finish. `negative_sum` is minus the
+// sum of the activation codes of the block, which takes the stored offset 2^OFFSET_LOG2 (-1 = none) back out.
+//
+// maddubs adds two products into 16 bits. Codes below 16 leave room for a whole block (8 quads x 2 x 15 x 127 < 2^15), codes below 64 for
+// two quads; eight-bit codes are moved back to [-128, 127] and their sign is given to the activation, so that nothing can saturate.
+template <int BITS, int OFFSET_LOG2>
+struct BlockDot {
+  static constexpr bool kPaired = BITS == 5 || BITS == 6;
+  __m256i x, y;  // rows 0-7 and 8-15: 16-bit pairs for BITS <= 4, 32-bit sums otherwise
+  HW_INLINE_MEMBER void init(int32_t) { x = y = _mm256_setzero_si256(); }
+  HW_INLINE_MEMBER void step(U8x64 w, int32_t four_s8) {
+    const __m256i a = _mm256_set1_epi32(four_s8);
+    if constexpr (BITS <= 4) {
+      x = _mm256_add_epi16(x, _mm256_maddubs_epi16(w.a, a));
+      y = _mm256_add_epi16(y, _mm256_maddubs_epi16(w.b, a));
+    } else if constexpr (BITS == 8) {
+      const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80)), one = _mm256_set1_epi16(1);
+      const __m256i wa = _mm256_xor_si256(w.a, top), wb = _mm256_xor_si256(w.b, top);
+      x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(wa), _mm256_sign_epi8(a, wa)), one));
+      y = _mm256_add_epi32(y, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(wb), _mm256_sign_epi8(a, wb)), one));
+    } else {
+      const __m256i one = _mm256_set1_epi16(1);
+      x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(w.a, a), one));
+      y = _mm256_add_epi32(y, _mm256_madd_epi16(_mm256_maddubs_epi16(w.b, a), one));
+    }
+  }
+  HW_INLINE_MEMBER void step_pair(U8x64 w0, U8x64 w1, int32_t q0, int32_t q1) {
+    const __m256i a0 = _mm256_set1_epi32(q0), a1 = _mm256_set1_epi32(q1), one = _mm256_set1_epi16(1);
+    x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0.a, a0), _mm256_maddubs_epi16(w1.a, a1)), one));
+    y = _mm256_add_epi32(y, _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0.b, a0), _mm256_maddubs_epi16(w1.b, a1)), one));
+  }
+  HW_INLINE_MEMBER I32x16 finish(int32_t negative_sum) const {
+    I32x16 r = {x, y};
+    if constexpr (BITS <= 4) {
+      const __m256i one = _mm256_set1_epi16(1);
+      r = {_mm256_madd_epi16(x, one), _mm256_madd_epi16(y, one)};
+    }
+    if constexpr (OFFSET_LOG2 >= 0 && BITS != 8) {
+      const __m256i back = _mm256_slli_epi32(_mm256_set1_epi32(negative_sum), OFFSET_LOG2);
+      r = {_mm256_add_epi32(r.a, back), _mm256_add_epi32(r.b, back)};
+    }
+    return r;
+  }
+};
 
 }  // namespace HW_ISA
 }  // namespace hw

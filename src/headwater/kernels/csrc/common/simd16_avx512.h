@@ -72,6 +72,10 @@ HW_INLINE F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 HW_INLINE F32x16 power_of_two(I32x16 n) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n.v, _mm512_set1_epi32(127)), 23))};
 }
+HW_INLINE I32x16 max(I32x16 a, I32x16 b) { return {_mm512_max_epi32(a.v, b.v)}; }
+HW_INLINE I32x16 bits_of(F32x16 a) { return {_mm512_castps_si512(a.v)}; }
+HW_INLINE int32_t sum_lanes(I32x16 a) { return _mm512_reduce_add_epi32(a.v); }
+HW_INLINE int32_t max_lanes(I32x16 a) { return _mm512_reduce_max_epi32(a.v); }
 HW_INLINE void store_i8(int8_t* p, I32x16 a) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(a.v)); }
 
 HW_INLINE U8x64 load_bytes(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
@@ -87,8 +91,22 @@ HW_INLINE U8x64 shift_left(U8x64 a) {
   return {_mm512_slli_epi16(a.v, N)};
 }
 
-// acc += sum over four bytes of w (0..255) * a (-127..127), for every lane; exact.
-HW_INLINE I32x16 dot4(I32x16 acc, U8x64 w, int32_t four_s8) { return {_mm512_dpbusd_epi32(acc.v, w.v, _mm512_set1_epi32(four_s8))}; }
+// The dot product of one block of BITS-bit codes: init, then quads in any order (integers: exact), then finish. `negative_sum` is minus the
+// sum of the activation codes of the block, which takes the stored offset 2^OFFSET_LOG2 (-1 = none) back out.
+template <int BITS, int OFFSET_LOG2>
+struct BlockDot {
+  static constexpr bool kPaired = false;
+  __m512i acc;
+  HW_INLINE_MEMBER void init(int32_t negative_sum) {
+    acc = OFFSET_LOG2 < 0 ? _mm512_setzero_si512() : _mm512_slli_epi32(_mm512_set1_epi32(negative_sum), OFFSET_LOG2 < 0 ? 0 : OFFSET_LOG2);
+  }
+  HW_INLINE_MEMBER void step(U8x64 w, int32_t a) { acc = _mm512_dpbusd_epi32(acc, w.v, _mm512_set1_epi32(a)); }
+  HW_INLINE_MEMBER void step_pair(U8x64 w0, U8x64 w1, int32_t a0, int32_t a1) {
+    step(w0, a0);
+    step(w1, a1);
+  }
+  HW_INLINE_MEMBER I32x16 finish(int32_t) const { return {acc}; }
+};
 
 }  // namespace HW_ISA
 }  // namespace hw

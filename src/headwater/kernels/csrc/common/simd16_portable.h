@@ -163,6 +163,25 @@ HW_INLINE F32x16 power_of_two(I32x16 n) {
   HW_LANES r.v[i] = bits_to_float((static_cast<uint32_t>(n.v[i]) + 127u) << 23);
   return r;
 }
+HW_INLINE I32x16 max(I32x16 a, I32x16 b) {
+  HW_LANES a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
+  return a;
+}
+HW_INLINE I32x16 bits_of(F32x16 a) {
+  I32x16 r;
+  std::memcpy(r.v, a.v, 64);
+  return r;
+}
+HW_INLINE int32_t sum_lanes(I32x16 a) {
+  int32_t sum = 0;
+  HW_LANES sum += a.v[i];
+  return sum;
+}
+HW_INLINE int32_t max_lanes(I32x16 a) {
+  int32_t best = a.v[0];
+  HW_LANES best = a.v[i] > best ? a.v[i] : best;
+  return best;
+}
 HW_INLINE void store_i8(int8_t* p, I32x16 a) {  // saturating
   HW_LANES p[i] = static_cast<int8_t>(a.v[i] < -128 ? -128 : a.v[i] > 127 ? 127 : a.v[i]);
 }
@@ -192,13 +211,24 @@ HW_INLINE U8x64 shift_left(U8x64 a) {
   return a;
 }
 
-// acc += sum over four bytes of w (0..255) * a (-127..127), for every lane; exact.
-HW_INLINE I32x16 dot4(I32x16 acc, U8x64 w, int32_t four_s8) {
-  int8_t a[4];
-  std::memcpy(a, &four_s8, 4);
-  HW_LANES acc.v[i] += w.v[4 * i] * a[0] + w.v[4 * i + 1] * a[1] + w.v[4 * i + 2] * a[2] + w.v[4 * i + 3] * a[3];
-  return acc;
-}
+// The dot product of one block of BITS-bit codes: init, then quads in any order (integers: exact), then finish. `negative_sum` is minus the
+// sum of the activation codes of the block, which takes the stored offset 2^OFFSET_LOG2 (-1 = none) back out.
+template <int BITS, int OFFSET_LOG2>
+struct BlockDot {
+  static constexpr bool kPaired = false;
+  I32x16 acc;
+  HW_INLINE_MEMBER void init(int32_t negative_sum) { acc = splat_int(OFFSET_LOG2 < 0 ? 0 : negative_sum * (1 << (OFFSET_LOG2 < 0 ? 0 : OFFSET_LOG2))); }
+  HW_INLINE_MEMBER void step(const U8x64& w, int32_t four_s8) {
+    int8_t a[4];
+    std::memcpy(a, &four_s8, 4);
+    HW_LANES acc.v[i] += w.v[4 * i] * a[0] + w.v[4 * i + 1] * a[1] + w.v[4 * i + 2] * a[2] + w.v[4 * i + 3] * a[3];
+  }
+  HW_INLINE_MEMBER void step_pair(const U8x64& w0, const U8x64& w1, int32_t a0, int32_t a1) {
+    step(w0, a0);
+    step(w1, a1);
+  }
+  HW_INLINE_MEMBER I32x16 finish(int32_t) const { return acc; }
+};
 
 #undef HW_LANES
 

@@ -1,0 +1,46 @@
+// y = x * transpose(W) (+ bias) (+ residual), for weights of any mix of layouts.
+#pragma once
+
+#include <cstdint>
+
+#include "common/isa.h"
+#include "common/pool.h"
+#include "linear/quant.h"
+#include "weights/layout.h"
+
+namespace hw {
+
+struct LinearJob {
+  WeightView weight;
+  QuantRows quant;              // quantised input rows, when a part has a block layout
+  const float* x = nullptr;     // float input rows, when a part has a float layout
+  int64_t x_stride = 0;
+  int n = 0;                    // input rows
+  float* out = nullptr;         // [n][out_stride]
+  int64_t out_stride = 0;
+  const float* bias = nullptr;      // [weight.rows] or null
+  const float* residual = nullptr;  // [n][residual_stride] or null; may be `out`
+  int64_t residual_stride = 0;
+
+  // Set by plan(): work is cut into units that any thread may take.
+  int group_step = 0, chunk = 0, units_per_chunk = 0;
+  int64_t scratch_bytes = 0;  // per thread
+};
+
+bool needs_quant(const WeightView& weight);   // some part has a block layout
+bool needs_floats(const WeightView& weight);  // some part has a float layout
+
+HW_DECLARE(void plan_linear(LinearJob& job))
+HW_DECLARE(void run_linear_unit(const LinearJob& job, int unit, uint8_t* scratch))
+// Dot products of input rows with single weight rows: out[i * out_stride + j] = x_i . W[ids[j]], same bits as the full product.
+HW_DECLARE(void run_linear_row(const LinearJob& job, const int32_t* ids, int n_ids, int j))
+// Row `id` dequantised to f32[cols].
+HW_DECLARE(void gather_row(const WeightView& weight, int64_t id, float* out))
+
+void linear(ThreadPool& pool, LinearJob job);
+void linear_rows(ThreadPool& pool, const LinearJob& job, const int32_t* ids, int n_ids);
+
+// 64-byte aligned memory of the calling thread; grows, never shrinks.
+uint8_t* unit_scratch(int64_t bytes);
+
+}  // namespace hw
