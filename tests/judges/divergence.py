@@ -81,13 +81,16 @@ def measure(folder: Path, logits: Logits) -> Score:
 def make_reference(python: str, gguf: Path, prompts: list[list[int]], cache: Path) -> Path:
     """Folder of the reference's logits; derived once per (file, prompts, script) when the cache is kept."""
     script = HERE / "reference_logits.py"
-    key = hashlib.sha256(f"{gguf.stat().st_size} {prompts} {NEW_TOKENS}".encode() + script.read_bytes() + gguf.read_bytes()[-4096:]).hexdigest()[:16]
-    folder = cache / key
+    with gguf.open("rb") as file:
+        start = file.read(1 << 20)
+    key = hashlib.sha256(f"{gguf.stat().st_size} {prompts} {NEW_TOKENS}".encode() + script.read_bytes() + start).hexdigest()
+    folder = cache / key[:16]
     if (folder / "done").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prompts.json").write_text(json.dumps(prompts))
-    subprocess.run([python, str(script), str(gguf), str(folder / "prompts.json"), str(folder), str(NEW_TOKENS)], check=True, stderr=subprocess.DEVNULL)
+    command = [python, str(script), str(gguf), str(folder / "prompts.json"), str(folder), str(NEW_TOKENS)]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     (folder / "done").touch()
     return folder
 
@@ -126,7 +129,8 @@ def judge(name: str, paths: Sequence[Path], args: argparse.Namespace, work: Path
     peer = peer_score(args.peer, gguf, folder) if args.peer else None
     kl = float(native.kl.mean())
     print(f"{name}: {len(native.kl)} positions of {len(prompts)} prompts, the longest {max(map(len, prompts))} tokens")
-    print(f"  numpy path:  mean KL {exact.kl.mean():.2e}, arg-max differs at {int((~exact.equal).sum())}, {exact.broken} of them where the gap exceeds {GAP:g}")
+    differs = int((~exact.equal).sum())
+    print(f"  numpy path:  mean KL {exact.kl.mean():.2e}, arg-max differs at {differs}, {exact.broken} of them past a gap of {GAP:g}")
     print(f"  native path: mean KL {kl:.2e} (at most {KL_LIMIT:g}), arg-max differs at {int((~native.equal).sum())}")
     if peer is not None:
         print(f"  the peer:    mean KL {peer:.2e}, ours is {kl / peer:.2f} times that (at most {PEER_FACTOR})")

@@ -104,10 +104,10 @@ class LearnedCost:
         self.steps += 1
         if self.steps >= self._refit_at:
             self._refit_at = self.steps + min(max(self.steps // 4, 4), 64)
-            self._fit = LinearCost(_settle(non_negative(self._gram, self._moment)))
+            self._fit = LinearCost(settle(non_negative(self._gram, self._moment)))
 
 
-def _settle(x: np.ndarray) -> tuple[float, ...]:
+def settle(x: np.ndarray) -> tuple[float, ...]:
     """Clip the slope beyond the knee so that more tokens never cost less."""
     token, beyond = NAMES.index("token"), NAMES.index("token_beyond_knee")
     x[beyond] = max(x[beyond], -x[token])

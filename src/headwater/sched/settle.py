@@ -91,7 +91,8 @@ class Settler:
             first = start[i]
             if plain[i] and ids[first] not in seq.request.stop_ids:   # the usual decode: one more token, nothing ends
                 seq.drawn += 1
-                out.append(Output(seq.request.request_id, flat[first : first + 1], logprobs.get(i) if logprobs else None, None, None, None, None, None,
+                given = logprobs.get(i) if logprobs else None
+                out.append(Output(seq.request.request_id, flat[first : first + 1], given, None, None, None, None, None,
                                   seq.cached, seq.computed))
             elif good[i]:
                 if seq.reads_open and i in result.reads:

@@ -1,4 +1,4 @@
-"""The scheduler's own share of a step, measured with a null executor: every row draws one token at once."""
+"""The scheduler's own share of a step, measured with an executor that computes nothing."""
 
 from __future__ import annotations
 
@@ -12,35 +12,10 @@ from headwater.core.events import Arrive
 from headwater.core.executor import Caps
 from headwater.core.kvspec import CacheGroup, KVSpec
 from headwater.core.params import SamplingParams
-from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.registry import build
 from headwater.core.request import Request
 from headwater.sched.scheduler import Scheduler
-
-
-class NullExecutor:
-    """Answers every plan at once with token 7 for each row that draws."""
-
-    def __init__(self, caps: Caps) -> None:
-        self._caps = caps
-        self._plan: StepPlan | None = None
-
-    def caps(self) -> Caps:
-        return self._caps
-
-    def submit(self, plan: StepPlan) -> None:
-        self._plan = plan
-
-    def collect(self, timeout: float | None = None) -> StepResult | None:
-        plan, self._plan = self._plan, None
-        if plan is None:
-            return None
-        start = np.zeros(len(plan.rows) + 1, np.int32)
-        np.cumsum((plan.want & Want.SAMPLE) != 0, out=start[1:])
-        return StepResult(plan.step, Ragged(np.full(int(start[-1]), 7, np.int32), start), plan.n_new.copy())
-
-    def close(self) -> None:
-        self._plan = None
+from headwater.sim.executor import SimExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +37,7 @@ def measure(rows: int, steps: int = 200, spec: KVSpec | None = None) -> Overhead
     caps = Caps(spec, (rows * 80,) * len(spec.groups), 4 * rows, 2048, 49152, "null")
     policy = build("sched", f"fcfs:rows={max(rows, 1)},seconds=1e9,idle_seconds=1e9")
     scheduler = Scheduler(caps, policy, build("evict", "lru"), LearnedCost())
-    executor = NullExecutor(caps)
+    executor = SimExecutor(caps)
     rng = np.random.default_rng(0)
     for i in range(rows):
         prompt = rng.integers(0, 40000, 200).astype(np.int32)

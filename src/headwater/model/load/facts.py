@@ -34,6 +34,11 @@ class Facts:
             raise self.wrong(key, f"is {_show(value)}; an object is needed")
         return Facts(self.label, {f"{self.prefix}{key}.{k}": v for k, v in value.items()}, f"{self.prefix}{key}.")
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Facts:
+        """The same metadata where what is missing has a value."""
+        given = {k: v for k, v in self.values.items() if v is not None}
+        return Facts(self.label, {self.prefix + k: v for k, v in defaults.items()} | given, self.prefix)
+
     def integer(self, key: str, default: int | None = _MISSING, low: int = 0, high: int = MAX_INTEGER) -> int:
         """Whole number in [low, high]. Raises FormatError."""
         value = self._get(key, default)

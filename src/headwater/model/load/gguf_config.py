@@ -29,6 +29,8 @@ def config_from_gguf(label: str, metadata: Mapping[str, Any], tensors: Mapping[s
         known = ", ".join(sorted(ARCHITECTURES))
         raise FormatError(f"{label}: architecture '{arch[:60]}' is not supported; supported: {known}", field="general.architecture")
     f = Facts(label, metadata, f"{arch}.")
+    if f.integer("expert_count", 0):
+        raise f.wrong("expert_count", "is set: mixture-of-experts models are not supported")
     shape = _shape(f, tensors)
     family = ARCHITECTURES[arch]
     common: dict[str, Any] = {
