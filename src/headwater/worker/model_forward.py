@@ -19,7 +19,8 @@ class ModelForward:
     """
 
     def __init__(
-        self, program: Program, spec: KVSpec, blocks: tuple[int, ...], slots: int, *, context: int, identity: str, step_tokens: int, plain: bool = False
+        self, program: Program, spec: KVSpec, blocks: tuple[int, ...], slots: int, *, context: int, identity: str, step_tokens: int,
+        plain: bool = False,
     ) -> None:
         if program.head is None:
             raise ValueError("the model has no output matrix: it embeds and cannot generate")
