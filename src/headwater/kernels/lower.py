@@ -49,7 +49,7 @@ class NativeProgram:
         Raises ValueError when the step does not fit the model or the cache.
         """
         groups = [
-            (a.k.view(np.uint8), a.v.view(np.uint8), KV_FORMATS[a.format], self._head_dims.get(i, 1), _ints(step.tables[i]))
+            (a.k.view(np.uint8), a.v.view(np.uint8), KV_FORMATS[a.format], self._head_dims.get(i, 0), _ints(step.tables[i]))
             for i, a in enumerate(kv)
         ]
         return self._native.run(

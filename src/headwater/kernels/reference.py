@@ -41,7 +41,7 @@ def quantise_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     A block below 1e-30 counts as zero; a block with a value that is not finite has the scale NaN.
     """
-    blocks = x.reshape(len(x), -1, BLOCK)
+    blocks = x.reshape(len(x), x.shape[1] // BLOCK, BLOCK)
     amax = np.abs(blocks).max(axis=2)
     finite = np.isfinite(blocks).all(axis=2)
     tiny = finite & (amax < np.float32(1e-30))
@@ -90,7 +90,7 @@ def _exact_blocks(x: np.ndarray, part: Part) -> np.ndarray:
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
     """x: f32[n, dim], weight: f32[width], width divides dim: every head of that width alone; mean of squares in float64."""
-    heads = x.reshape(len(x), -1, len(weight)).astype(np.float64)
+    heads = x.reshape(len(x), x.shape[1] // len(weight), len(weight)).astype(np.float64)
     return (heads / np.sqrt((heads**2).mean(axis=2, keepdims=True) + eps) * weight).reshape(x.shape).astype(np.float32)
 
 
