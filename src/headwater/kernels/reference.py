@@ -213,7 +213,10 @@ def _attend(op: Op, x: list[np.ndarray], step: Step, kv: list[KVArrays]) -> np.n
     return out.reshape(len(x[0]), -1)
 
 
-def _by_row(step: Step, states: StateArrays | None, name: str, layer: int, one: Callable[[slice, np.ndarray], tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+_OneRow = Callable[[slice, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _by_row(step: Step, states: StateArrays | None, name: str, layer: int, one: _OneRow) -> np.ndarray:
     """Run `one(tokens of a row, its state)` for each row; states are read and written by slot."""
     assert states is not None and step.state_in is not None and step.state_out is not None
     slots = states.arrays[name][layer]
@@ -233,7 +236,12 @@ def _short_conv(op: Op, x: list[np.ndarray], step: Step, states: StateArrays | N
 
 def _gated_delta(op: Op, x: list[np.ndarray], step: Step, states: StateArrays | None) -> np.ndarray:
     a, spec = op.attrs, op.attrs["spec"]
-    return _by_row(step, states, spec.state, spec.layer, lambda rows, s: gated_delta(*(y[rows] for y in x), a["a_log"], a["dt_bias"], spec, s))
+
+    def one(rows: slice, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        q, k, v, beta, decay = (y[rows] for y in x)
+        return gated_delta(q, k, v, beta, decay, a["a_log"], a["dt_bias"], spec, state)
+
+    return _by_row(step, states, spec.state, spec.layer, one)
 
 
 _Run = Callable[[Op, list[np.ndarray], Step, list[KVArrays], "StateArrays | None", str], Any]

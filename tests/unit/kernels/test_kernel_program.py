@@ -1,5 +1,7 @@
 """Recorded programs: the native executor against the reference, and the same bits for the same tokens however they are cut and mixed."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -59,8 +61,8 @@ def hybrid(seed: int = 32) -> Program:
     qkv, gate, beta, decay = ops.split(ops.linear(x * 0.2, mix), CONV, values, VALUE_HEADS, VALUE_HEADS)
     qkv = ops.short_conv(qkv, rng.normal(0, 0.5, (CONV, TAPS)).astype(np.float32), "conv", 0, activation=True)
     q, k, v = ops.split(qkv, keys, keys, values)
-    out = ops.gated_delta(q, k, v, beta, decay, rng.normal(-1, 0.3, VALUE_HEADS).astype(np.float32), rng.normal(0, 0.3, VALUE_HEADS).astype(np.float32),
-                          ops.GatedDelta("delta", 0, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM))
+    a_log, dt_bias = (rng.normal(mean, 0.3, VALUE_HEADS).astype(np.float32) for mean in (-1, 0))
+    out = ops.gated_delta(q, k, v, beta, decay, a_log, dt_bias, ops.GatedDelta("delta", 0, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM))
     out = ops.sigmoid_mul(ops.gated_rms_norm(out, gate, vector(rng, VALUE_DIM), 1e-5), gate)
     program.hidden = ops.reads(out)
     return program
@@ -126,7 +128,7 @@ def test_any_chunking_gives_the_same_bits(cuts: list[int], recurrent: bool) -> N
         pytest.skip("needs the native module (make native)")
     model = NativeProgram(hybrid() if recurrent else llama())
     edges = [0, *sorted(set(cuts)), 60]
-    sizes = [b - a for a, b in zip(edges, edges[1:], strict=False)]
+    sizes = [b - a for a, b in pairwise(edges)]
     whole = run_in_chunks(model, TOKENS, [60], with_states=recurrent)
     assert np.array_equal(run_in_chunks(model, TOKENS, sizes, with_states=recurrent), whole)
 
@@ -185,9 +187,9 @@ def test_buffers_that_live_together_do_not_share_memory() -> None:
     offsets = place(program, program.ops)
     last = {op.output: i for i, op in enumerate(program.ops)} | {x.buffer: i for i, op in enumerate(program.ops) for x in op.inputs}
     made = {op.output: i for i, op in enumerate(program.ops)}
-    for a in made:
-        for b in made:
-            if a < b and program.per_read[a] == program.per_read[b] and made[b] <= last[a]:
+    for a in sorted(made):
+        for b, at in made.items():
+            if a < b and program.per_read[a] == program.per_read[b] and at <= last[a]:
                 assert offsets[a] + program.dims[a] <= offsets[b] or offsets[b] + program.dims[b] <= offsets[a]
 
 
