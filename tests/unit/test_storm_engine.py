@@ -13,7 +13,7 @@ from headwater.core.plan import Ragged, StepPlan, StepResult
 from headwater.core.request import Output, Request
 from headwater.engine.engine import Engine
 
-NEW = 12
+NEW = 40
 
 
 @dataclass
@@ -124,7 +124,7 @@ def test_every_request_of_a_storm_ends_right_or_with_a_reason(kind: dict, sched:
     seed = secrets.randbits(32)
     print("seed", seed)
     rng = np.random.default_rng(seed)
-    engine = echo_offline(blocks=60, context=256, sched=f"{sched}:rows=16,tokens=128", **kind).engine
+    engine = echo_offline(blocks=34, context=256, sched=f"{sched}:rows=16,tokens=128", **kind).engine
     faulty = engine.executor = Faulty(engine.executor, rng)  # type: ignore[assignment]
     fates = storm(engine, workload(rng, 250, 256), rng, faulty)  # type: ignore[arg-type]
     judge(fates, engine, echo_offline(blocks=60, context=256, **kind).engine, 60)

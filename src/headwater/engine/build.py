@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
 
 
@@ -110,7 +111,7 @@ def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
 
 @dataclass(frozen=True)
 class Survey:
-    """What an engine of a spec will take, known before a weight is read. Bytes; total: weights, vectors, cache and scratch once all is written."""
+    """What an engine of a spec will take, known before a weight is read; bytes, once all of it is written."""
 
     name: str
     family: str
@@ -120,11 +121,12 @@ class Survey:
     kv: KVMemory
     kv_per_token: int
     scratch: int
+    tokenizer: int
     free: int
 
     @property
     def total(self) -> int:
-        return self.weights + self.vectors + self.kv.bytes + self.scratch
+        return self.weights + self.vectors + self.kv.bytes + self.scratch + self.tokenizer
 
 
 def survey(spec: EngineSpec) -> Survey:
@@ -139,7 +141,8 @@ def survey(spec: EngineSpec) -> Survey:
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
     kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
-    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, free)
+    tokenizer = TOKENIZER_BYTES * config.vocab
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
         model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
-        reference=spec.backend == "reference",
+        plain=spec.backend == "reference",
     )
     return _engine(spec, forward, text)
 
