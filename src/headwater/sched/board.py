@@ -57,12 +57,12 @@ class Board:
     # ---- what policies see ------------------------------------------------------------------------------------------------------
 
     def load(self) -> LoadView:
-        running = self.rows.index()
-        decoding = int((self.rows.known[running] - self.rows.done[running] <= 1).sum())
-        tokens = int(self.queue.known[self.queue.alive].sum())
+        rows = self.rows
+        decoding = int(np.count_nonzero(rows.alive & (rows.known - rows.done <= 1)))
+        tokens = int(self.queue.known[self.queue.alive].sum()) if self.queue.count else 0
         n = min(self.policy.tokens, self.caps.max_step_tokens)
         rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2)), 1e-9) if self.cost else 1000.0
-        return LoadView(self.queue.count, len(running), decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
+        return LoadView(self.queue.count, rows.count, decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
 
     def owner(self, name: str) -> int:
         return self.owners.setdefault(name, len(self.owners))

@@ -174,8 +174,8 @@ class Digest:
         origins = self._origins(item)
         for work in works:
             own = list({c.id: c for c in claims if c.work == work}.values())
-            new = [c for c in own if not self._known(c.id)]
-            for c in new:
+            new = [c for c in own if self._first_here(c, item)]
+            for c in (c for c in new if not self._known(c.id)):
                 self.pending.append(c.model_copy(update={"at": self.batch.at, "by": source.producer}))
                 self.fresh.setdefault(work, []).append(c)
             retold = [c.id for c in own if c not in new]
@@ -207,6 +207,12 @@ class Digest:
 
     def _known(self, claim: str) -> bool:
         return any(c.id == claim for group in self.fresh.values() for c in group) or self.ledger.index.has(claim)
+
+    def _first_here(self, claim: Claim, item: Item) -> bool:
+        """Whether this item tells the claim first; a run cut short after writing the claim comes to the same answer."""
+        pending = next((c for group in self.fresh.values() for c in group if c.id == claim.id), None)
+        known = pending or self.ledger.get(claim.id)
+        return known is None or known.item == item.id
 
     def _told_before(self, claim: Claim) -> Claim:
         """The claim of the ledger that this one repeats: same work, metric and value, and no setting that contradicts."""

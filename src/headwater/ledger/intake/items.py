@@ -1,6 +1,7 @@
 """Cutting a note into items: the smallest parts that have an address of their own and usually speak of one work.
 
-Headings cut; a list cuts when several of its points carry an identifier or link each. Every line of the note is in exactly one item.
+Headings cut; a list cuts when several of its points carry an identifier or link each. Every line is in exactly one item; a heading with
+nothing but such a list below it is the title of the list's items.
 """
 
 from __future__ import annotations

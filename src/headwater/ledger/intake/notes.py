@@ -58,7 +58,7 @@ def guess_title(text: str, heading: str, works: list[str]) -> str:
     if not re.match(r"\s*(?:#|§|对象|第)|entry |object ", text, re.IGNORECASE):
         return ""                                                  # a point below a heading does not bear the heading's title
     head = re.sub(r"[（(][^（()）]*\d{4}\.\d{4,5}[^（()）]*[)）]|arXiv\s*:\s*[\d.v]+", "", heading.rsplit(" / ", 1)[-1])
-    head = re.sub(r"^(?:§\S+|对象\S+|第\S+条|object \w+|entry \d+|\d+[.、)])\s*[:：.]?\s*", "", head, flags=re.IGNORECASE).strip(" —–-:：")
+    head = re.sub(r"^(?:§\S+|对象[一二三四五六七八九十\d]+|第\S{1,3}[条份]|object \w+|entry \d+|\d+[.、)])\s*[:：.]?\s*", "", head, flags=re.IGNORECASE).strip(" —–-:：")
     return head if works and len(head) >= 4 else ""
 
 
@@ -152,7 +152,7 @@ def _item(out: Intake, source: str, chunk: Chunk, excerpt: bool = False) -> None
     out.records.append(Item(
         id=ident, source=source, address=chunk.address, line=chunk.line, end_line=chunk.end_line, title=chunk.heading,
         text=chunk.text[:2000] if excerpt else chunk.text, works=works, links=[u.value for u in find_links(chunk.text)],
-        sections=section_numbers(chunk.text), instructions=orders, excerpt=excerpt,
+        sections=section_numbers(plain), instructions=orders, excerpt=excerpt,
     ))
     out.items += 1
     out.records += statements(source, ident, works, plain, title)
@@ -265,10 +265,9 @@ def read_feed(source: str, data: bytes) -> Intake:
 
     feed = feedparser.parse(data, sanitize_html=True, resolve_relative_uris=False)
     out = Intake(title=str(feed.feed.get("title", "")))
-    if feed.bozo and not feed.entries:
+    if feed.bozo and not _covers(feed.entries, data):
         out.flags.append(f"not readable as a feed ({type(feed.bozo_exception).__name__}); kept as text")
-        text = data.decode("utf-8", "replace")
-        inner = read_note(source, text)
+        inner = read_note(source, data.decode("utf-8", "replace"))
         out.records, out.items = inner.records, inner.items
         return out
     for k, entry in enumerate(feed.entries, 1):
@@ -291,6 +290,12 @@ def read_feed(source: str, data: bytes) -> Intake:
                                     category=", ".join(t.get("term", "") for t in entry.get("tags", []) if t.get("term")), source=source, item=ident))
         out.records += [Flag(id=fingerprint("orders", ident, q), subject=ident, flag="instruction_like", text=q) for q in orders]
     return out
+
+
+def _covers(entries: list, data: bytes) -> bool:
+    """Whether the entries of a malformed feed still carry every identifier of its text."""
+    wanted = {i.key for i in find_ids(data.decode("utf-8", "replace"))}
+    return bool(entries) and wanted <= {i.key for e in entries for i in find_ids(" ".join(map(str, e.values())))}
 
 
 def read_document(source: str, path: str, text: str) -> Intake:
