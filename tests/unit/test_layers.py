@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "model": ("core", "kernels", "model"),
     "text": ("core", "text"),
     "worker": ("core", "kernels", "model", "policies.*.api", "worker"),
-    "engine": ("core", "sched", "kv", "text", "policies.*.api", "engine"),
+    "engine": ("core", "sched", "kv", "text", "policies.*.api", "decisions", "engine"),
+    "decisions": ("core", "decisions"),
     "ledger": ("core", "ledger"),
 }
-ENGINE_BUILD = ("core", "sched", "kv", "text", "policies", "engine", "worker", "model", "kernels")
+ENGINE_BUILD = ("core", "sched", "kv", "text", "policies", "decisions", "engine", "worker", "model", "kernels")
 ROOM_WITH_KERNELS = {"attend", "draft", "prune"}
 
 

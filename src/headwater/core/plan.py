@@ -64,7 +64,8 @@ class StepPlan:
 
     The last n_guess[i] of them are drafts to verify. new_blocks: per group, blocks appended to each row's table this step;
     trims: per group (row, block index) pairs whose table entry becomes -1. copies: int32[k, 3] of (group, from block, to block),
-    done before anything else. state_in/state_out: recurrent slots per row (-1 = zeros / none).
+    done before anything is computed. state_in/state_out: recurrent slots per row (-1 = zeros / none).
+    Order in the worker: leaves, joins, trims, new_blocks, copies, compute, state_copies; a row index that leaves may join again in the same plan.
     """
 
     step: int

@@ -40,6 +40,7 @@ class Request:
     prompt: int32[n]. stop_ids: ids that end it (end-of-turn ids and stop_token_ids). max_new: 0 = read only, nothing is sampled.
     parent, parent_pos: fork by name: the first `parent_pos` tokens equal those of request `parent`, whose state is shared.
     hold: keep the row as a fork point until a Release event (a `State` of the public API, a decision's shared state).
+    borders: positions at which messages end: checkpoints there let the next turn start (models that cannot be cut back).
     seed: 64 bits, already chosen. mask: the row asks the executor's grammar matcher `mask` (an id) for allowed tokens.
     """
 
@@ -56,6 +57,7 @@ class Request:
     parent: str | None = None
     parent_pos: int = 0
     hold: bool = False
+    borders: tuple[int, ...] = ()
     reads: ReadSpec = field(default_factory=ReadSpec)
     mask: str | None = None
     deadline: float | None = None

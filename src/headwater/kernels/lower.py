@@ -49,7 +49,7 @@ class NativeProgram:
         Raises ValueError when the step does not fit the model or the cache.
         """
         groups = [
-            (a.k.view(np.uint8), a.v.view(np.uint8), KV_FORMATS[a.format], self._head_dims.get(i, 1), _ints(step.tables[i]))
+            (a.k.view(np.uint8), a.v.view(np.uint8), KV_FORMATS[a.format], self._head_dims.get(i, 0), _ints(step.tables[i]))
             for i, a in enumerate(kv)
         ]
         return self._native.run(
@@ -116,7 +116,9 @@ def place(program: Program, ops: list[Op]) -> list[int]:
     return offsets
 
 
-ROW_OPS = ("embed", "position_embed", "rms_norm", "layer_norm", "silu_mul", "gelu_mul", "gelu", "add", "scale", "reads", "gated_rms_norm", "sigmoid_mul")
+ROW_OPS = (
+    "embed", "position_embed", "rms_norm", "layer_norm", "silu_mul", "gelu_mul", "gelu", "add", "scale", "reads", "gated_rms_norm", "sigmoid_mul",
+)
 
 
 def _quantised_outputs(program: Program, ops: list[Op]) -> set[int]:
@@ -157,8 +159,8 @@ def _describe(op: Op) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
         return None, [], {name: getattr(s, name) for name in names}
     if op.kind == "gated_delta":
         s = a["spec"]
-        names = ("state", "layer", "key_heads", "value_heads", "key_dim", "value_dim")
-        return None, [_floats(a["a_log"]), _floats(a["dt_bias"])], {name: getattr(s, name) for name in names}
+        fields = ("state", "layer", "key_heads", "value_heads", "key_dim", "value_dim")
+        return None, [_floats(a["a_log"]), _floats(a["dt_bias"])], {name: getattr(s, name) for name in fields}
     if op.kind == "short_conv":
         return None, [_floats(a["weight"])], {"state": a["state"], "layer": a["layer"], "activation": a["activation"]}
     arrays = [_floats(a[name]) for name in ("weight", "bias") if a.get(name) is not None]

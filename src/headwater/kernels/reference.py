@@ -41,7 +41,7 @@ def quantise_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     A block below 1e-30 counts as zero; a block with a value that is not finite has the scale NaN.
     """
-    blocks = x.reshape(len(x), -1, BLOCK)
+    blocks = x.reshape(len(x), x.shape[1] // BLOCK, BLOCK)
     amax = np.abs(blocks).max(axis=2)
     finite = np.isfinite(blocks).all(axis=2)
     tiny = finite & (amax < np.float32(1e-30))
@@ -90,7 +90,7 @@ def _exact_blocks(x: np.ndarray, part: Part) -> np.ndarray:
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
     """x: f32[n, dim], weight: f32[width], width divides dim: every head of that width alone; mean of squares in float64."""
-    heads = x.reshape(len(x), -1, len(weight)).astype(np.float64)
+    heads = x.reshape(len(x), x.shape[1] // len(weight), len(weight)).astype(np.float64)
     return (heads / np.sqrt((heads**2).mean(axis=2, keepdims=True) + eps) * weight).reshape(x.shape).astype(np.float32)
 
 
@@ -213,7 +213,10 @@ def _attend(op: Op, x: list[np.ndarray], step: Step, kv: list[KVArrays]) -> np.n
     return out.reshape(len(x[0]), -1)
 
 
-def _by_row(step: Step, states: StateArrays | None, name: str, layer: int, one: Callable[[slice, np.ndarray], tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+_OneRow = Callable[[slice, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+def _by_row(step: Step, states: StateArrays | None, name: str, layer: int, one: _OneRow) -> np.ndarray:
     """Run `one(tokens of a row, its state)` for each row; states are read and written by slot."""
     assert states is not None and step.state_in is not None and step.state_out is not None
     slots = states.arrays[name][layer]
@@ -233,7 +236,12 @@ def _short_conv(op: Op, x: list[np.ndarray], step: Step, states: StateArrays | N
 
 def _gated_delta(op: Op, x: list[np.ndarray], step: Step, states: StateArrays | None) -> np.ndarray:
     a, spec = op.attrs, op.attrs["spec"]
-    return _by_row(step, states, spec.state, spec.layer, lambda rows, s: gated_delta(*(y[rows] for y in x), a["a_log"], a["dt_bias"], spec, s))
+
+    def one(rows: slice, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        q, k, v, beta, decay = (y[rows] for y in x)
+        return gated_delta(q, k, v, beta, decay, a["a_log"], a["dt_bias"], spec, state)
+
+    return _by_row(step, states, spec.state, spec.layer, one)
 
 
 _Run = Callable[[Op, list[np.ndarray], Step, list[KVArrays], "StateArrays | None", str], Any]

@@ -40,6 +40,6 @@ def choices() -> list[Choice]:
         return [Choice(op, ("reference",), "reference", "the native module is missing or switched off") for op in OPS]
     lib = native.library()
     isa, best = lib.isa(), lib.detected_isa()
-    usable = tuple(isas[isas.index(best) :]) + ("reference",)
+    usable = (*isas[isas.index(best) :], "reference")
     forced = "" if isa == best else f" (chosen by HEADWATER_ISA; this processor could run {best})"
     return [Choice(op, usable, isa, (PRODUCTS if how == "products" else LANES)[isa] + forced) for op, how in OPS.items()]

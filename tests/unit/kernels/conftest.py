@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+from kernel_samples import isas
 
 from headwater.kernels import native
-from kernel_samples import isas
 
 
 @pytest.fixture(params=["avx512", "avx2", "portable"])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_samples import ALL_TYPES, BLOCK_TYPES, raw_tensor, width
 
 from headwater.kernels import ggml, layouts, native
 from headwater.kernels.weights import Weight, dequantise_ggml, pack, pack_floats, quantise
-from kernel_samples import ALL_TYPES, BLOCK_TYPES, raw_tensor, width
 
 
 @pytest.mark.parametrize("name", BLOCK_TYPES)

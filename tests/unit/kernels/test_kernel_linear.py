@@ -31,7 +31,9 @@ def test_a_product_has_the_bits_of_the_contract(isa: str, name: str) -> None:
 
 
 @many
-@given(names=st.lists(st.sampled_from(BLOCK_TYPES), min_size=1, max_size=3), n=st.integers(0, 40), blocks=st.integers(1, 3), seed=st.integers(0, 2**32))
+@given(
+    names=st.lists(st.sampled_from(BLOCK_TYPES), min_size=1, max_size=3), n=st.integers(0, 40), blocks=st.integers(1, 3), seed=st.integers(0, 2**32)
+)
 def test_random_stacks_and_shapes_have_the_bits_of_the_contract(isa: str, names: list[str], n: int, blocks: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     weight = weight_of(rng, *((name, int(rng.integers(1, 70))) for name in names), blocks=8 * blocks if len(set(names)) > 1 else blocks)

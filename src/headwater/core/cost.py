@@ -1,0 +1,114 @@
+"""Cost models: what a step costs in seconds, from its features. One currency for batch size, admission, drafts and the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headwater.core.plan import StepFeatures, StepPlan, Want
+
+KNEE = 16                         # tokens up to which a step is bound by reading the weights, not by arithmetic
+NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
+
+
+def features(plan: StepPlan) -> StepFeatures:
+    """What the cost model prices a plan by."""
+    n = plan.n_new.astype(np.int64)
+    context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
+    sampled = (plan.want & Want.SAMPLE) != 0
+    reads = int((plan.n_guess[sampled] + 1).sum()) + int(((plan.want & Want.READ) != 0).sum())
+    return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()))
+
+
+def columns(f: StepFeatures) -> tuple[float, ...]:
+    """The features as the terms of a piecewise linear model, in the order of NAMES."""
+    return (1.0, f.tokens, max(f.tokens - KNEE, 0), f.rows, f.reads, f.kv_positions, f.guesses)
+
+
+def non_negative(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
+    """Least squares with coefficients ≥ 0 from normal equations: float64[k, k], float64[k] -> float64[k]; drops the most negative term until none is.
+
+    The second slope (beyond the knee) may be negative as long as the sum of both slopes is not; callers clip it.
+    """
+    free = np.flatnonzero(np.diag(gram) > 0)
+    while len(free):
+        scale = np.sqrt(np.diag(gram)[free])
+        part = gram[np.ix_(free, free)] / np.outer(scale, scale) + 1e-9 * np.eye(len(free))
+        x = np.linalg.solve(part, moment[free] / scale) / scale
+        bounded = free != NAMES.index("token_beyond_knee")
+        if (x[bounded] >= 0).all():
+            out = np.zeros(len(moment))
+            out[free] = x
+            return out
+        free = np.delete(free, np.flatnonzero(bounded)[np.argmin((x * scale)[bounded])])
+    return np.zeros(len(moment))
+
+
+@dataclass(slots=True)
+class LinearCost:
+    """Fixed coefficients (seconds per term, in the order of NAMES)."""
+
+    coefficients: tuple[float, ...] = (2e-3, 4e-4, 0.0, 2e-5, 5e-5, 1e-8, 0.0)
+
+    def step_seconds(self, f: StepFeatures) -> float:
+        """Predicted seconds of a step."""
+        a, b, c, d, e, g, h = self.coefficients
+        knee = c * (f.tokens - KNEE) if f.tokens > KNEE else 0.0
+        return a + b * f.tokens + knee + d * f.rows + e * f.reads + g * f.kv_positions + h * f.guesses
+
+    def learn(self, f: StepFeatures, seconds: float) -> None:
+        """Fixed numbers do not learn."""
+
+
+@dataclass(slots=True)
+class LearnedCost:
+    """Piecewise linear costs learned online: least squares over terms weighted by 1 / seconds (relative errors), old steps fade.
+
+    prior: coefficients believed before any step, weighted like `prior_steps` typical steps. memory: steps after which a step counts 1/e.
+    """
+
+    prior: LinearCost = field(default_factory=LinearCost)
+    prior_steps: float = 4.0
+    memory: float = 5000.0
+    steps: int = field(default=0, init=False)
+    _gram: np.ndarray = field(init=False, repr=False)
+    _moment: np.ndarray = field(init=False, repr=False)
+    _fit: LinearCost = field(init=False, repr=False)
+    _refit_at: int = field(default=4, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._gram = np.zeros((len(NAMES), len(NAMES)))
+        self._moment = np.zeros(len(NAMES))
+        for f in (StepFeatures(1, 1, 1, 100), StepFeatures(8, 8, 8, 4000), StepFeatures(64, 1, 1, 4000), StepFeatures(512, 4, 2, 200_000)):
+            self._add(f, self.prior.step_seconds(f), self.prior_steps / 4)
+        self._fit = self.prior
+
+    def _add(self, f: StepFeatures, seconds: float, weight: float) -> None:
+        x = np.array(columns(f)) / seconds
+        self._gram += weight * np.outer(x, x)
+        self._moment += weight * x
+
+    def step_seconds(self, f: StepFeatures) -> float:
+        """Predicted seconds of a step."""
+        return self._fit.step_seconds(f)
+
+    def learn(self, f: StepFeatures, seconds: float) -> None:
+        """A step with these features took `seconds`. Steps that took ten times the prediction (a paused machine) are left out once warm."""
+        if seconds <= 0 or (self.steps > 100 and seconds > 10 * self.step_seconds(f)):
+            return
+        fade = 1.0 - 1.0 / self.memory
+        self._gram *= fade
+        self._moment *= fade
+        self._add(f, seconds, 1.0)
+        self.steps += 1
+        if self.steps >= self._refit_at:
+            self._refit_at = self.steps + min(max(self.steps // 4, 4), 64)
+            self._fit = LinearCost(settle(non_negative(self._gram, self._moment)))
+
+
+def settle(x: np.ndarray) -> tuple[float, ...]:
+    """Clip the slope beyond the knee so that more tokens never cost less."""
+    token, beyond = NAMES.index("token"), NAMES.index("token_beyond_knee")
+    x[beyond] = max(x[beyond], -x[token])
+    return tuple(float(v) for v in x)

@@ -1,0 +1,233 @@
+"""EngineSpec to objects: the only place where rooms are resolved and models are loaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater.core import registry
+from headwater.core.cost import LearnedCost
+from headwater.core.errors import UserInputError
+from headwater.core.kvspec import KVSpec
+from headwater.engine.engine import Engine
+from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
+from headwater.engine.text import TextModel
+from headwater.sched.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from headwater.engine.front import Front
+    from headwater.model.load.loader import Model
+    from headwater.model.plan import MemoryPlan
+    from headwater.text.tokenizer import Tokenizer
+    from headwater.worker.forward import Forward
+
+Progress = Callable[[int, int, str], None]
+ECHO = "echo"
+SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Everything that an engine is made from; a child process gets exactly this.
+
+    model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
+    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
+    chat_template: a file that replaces the model's own. sched, evict: residents. step_tokens: most tokens in one step.
+    backend: `auto`, `native` or `reference` (numpy; slow).
+    """
+
+    model: str = "smollm2-135m-instruct"
+    name: str | None = None
+    weights: str = "as-is"
+    kv_memory: int | str | None = None
+    kv_format: str = "f16"
+    context: int | None = None
+    threads: int | None = None
+    chat_template: str | None = None
+    sched: str = "fcfs"
+    evict: str = "slru"
+    step_tokens: int = 2048
+    backend: str = "auto"
+    accept_licence: bool = False
+
+    def __post_init__(self) -> None:
+        for field, least in (("context", 16), ("threads", 1), ("step_tokens", 1)):
+            value = getattr(self, field)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
+        if self.backend not in ("auto", "native", "reference"):
+            raise UserInputError(f"--backend {self.backend}: one of auto, native, reference", "backend")
+
+
+def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> tuple[Engine, TextModel]:
+    """Engine and text half of one model in this process. progress: (bytes done, bytes in all, tensor name). text: where it is loaded already."""
+    if spec.model == ECHO:
+        text = text or _echo_text(spec)
+        return _echo_engine(spec, text), text
+    from headwater.model.load.loader import load_model
+
+    _set_threads(spec)
+    model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
+    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name))
+    return _model_engine(spec, model, text), text
+
+
+def load_engine(spec: EngineSpec, progress: Progress | None = None) -> Engine:
+    """For engine processes."""
+    return load(spec, progress)[0]
+
+
+def load_text(spec: EngineSpec) -> TextModel:
+    """The text half alone: metadata is read, no weight is. For front processes."""
+    if spec.model == ECHO:
+        return _echo_text(spec)
+    from headwater.model.load.loader import open_source
+
+    with open_source(_paths(spec)) as source:
+        return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name))
+
+
+def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
+    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone."""
+    from headwater.engine.front import Front
+    from headwater.engine.process import ProcessClient
+    from headwater.engine.thread import ThreadClient
+
+    text = load_text(spec)
+    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load(spec, progress, text)[0])
+    return Front(client, text)
+
+
+def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
+    """Blocks and slots. taken: bytes that weights and scratch will need besides."""
+    if spec.kv_memory is not None:
+        return share_kv(kv, parse_bytes(spec.kv_memory, "kv_memory"), context)
+    return share_kv(kv, default_kv_budget(kv, context, max(0, available_bytes() - taken)), context)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What an engine of a spec will take, known before a weight is read. Bytes; total: weights, vectors, cache and scratch once all is written."""
+
+    name: str
+    family: str
+    context: int
+    weights: int
+    vectors: int
+    kv: KVMemory
+    kv_per_token: int
+    scratch: int
+    free: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.vectors + self.kv.bytes + self.scratch
+
+
+def survey(spec: EngineSpec) -> Survey:
+    """The memory plan of a model from its file's tables."""
+    from headwater.model.load.loader import open_source, plan_model
+
+    paths = _paths(spec)
+    plan = plan_model(paths, spec.weights, spec.kv_format)
+    with open_source(paths) as source:
+        config = source.config
+    context = context_of(spec, config.context)
+    scratch = _scratch(spec, plan, context)
+    free = available_bytes()
+    kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, free)
+
+
+# -- models ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _paths(spec: EngineSpec) -> list[Path]:
+    from headwater.model.catalog import resolve
+
+    return resolve(spec.model, accept_licence=spec.accept_licence, progress=sys.stderr.isatty())
+
+
+def _name(spec: EngineSpec, own: str) -> str:
+    """Catalog names and hub names stay; a file is called by its stem."""
+    path = Path(spec.model)
+    return spec.name or (path.stem if path.suffix == ".gguf" else path.name if path.is_dir() else spec.model.removeprefix("hf:")) or own
+
+
+def _tokenizer(source: Any) -> Tokenizer:
+    from headwater.text.tokenizer import Tokenizer
+
+    return Tokenizer.from_gguf(source.metadata) if source.kind == "gguf" else Tokenizer.from_json(source.folder)
+
+
+def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
+    """Every end-of-turn id of the tokenizer and of the generation config stops. A given template is compiled now, the model's own on first use."""
+    eos = generation.get("eos_token_id", ())
+    named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
+    text = TextModel(name, tokenizer, tokenizer.turn_end_ids | named, Path(spec.chat_template) if spec.chat_template else None)
+    if spec.chat_template:
+        _ = text.template
+    return text
+
+
+def context_of(spec: EngineSpec, model_context: int) -> int:
+    """The context to serve: the model's own, or less where asked. Raises UserInputError with both numbers where more is asked."""
+    if spec.context is not None and spec.context > model_context:
+        raise UserInputError(f"--context: {spec.context:,} is more than the {model_context:,} tokens that the model was made for", "context")
+    return spec.context or model_context
+
+
+def _set_threads(spec: EngineSpec) -> None:
+    from headwater.kernels import native
+
+    if spec.backend == "native" and not native.available():
+        raise UserInputError("--backend native: the native module is not installed; --backend reference runs without it (slowly)", "backend")
+    if spec.threads is not None and native.available():
+        native.library().set_threads(spec.threads)
+
+
+def _scratch(spec: EngineSpec, plan: MemoryPlan, context: int) -> int:
+    return min(spec.step_tokens, context) * plan.scratch_per_token + SCRATCH_READS * plan.scratch_per_read
+
+
+def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
+    from headwater.worker.model_forward import ModelForward
+
+    context = context_of(spec, model.config.context)
+    memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
+    forward = ModelForward(
+        model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
+        reference=spec.backend == "reference",
+    )
+    return _engine(spec, forward, text)
+
+
+def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
+    from headwater.worker.exec.inline import InlineExecutor
+    from headwater.worker.runner import Runner
+
+    executor = InlineExecutor(Runner(forward))
+    cost = LearnedCost()
+    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
+    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
+
+
+# -- echo --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _echo_engine(spec: EngineSpec, text: TextModel) -> Engine:
+    from headwater.worker.exec.echo import ECHO_CONTEXT, ECHO_EOS_RATE, EchoForward, echo_spec
+
+    context = spec.context or ECHO_CONTEXT
+    memory = share_kv(echo_spec(), parse_bytes(spec.kv_memory or 2**22, "kv_memory"), context)
+    return _engine(spec, EchoForward(memory.blocks[0], context, eos_rate=ECHO_EOS_RATE), text)
+
+
+def _echo_text(spec: EngineSpec) -> TextModel:
+    from headwater.text.echo import echo_tokenizer
+    from headwater.worker.exec.echo import ECHO_VOCABULARY
+
+    return _text(spec, echo_tokenizer(ECHO_VOCABULARY), {}, spec.name or ECHO)

@@ -1,0 +1,78 @@
+"""The engine process: `python -m headwater.engine.child FD`. Reads frames from its parent until the socket closes, then ends."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+from headwater.core.errors import HeadwaterError
+from headwater.engine.build import load_engine
+from headwater.engine.client import EngineLostError
+from headwater.engine.health import BEAT_SECONDS
+from headwater.engine.thread import ThreadClient
+from headwater.engine.wire import EVENT_KINDS, Wire
+
+
+def main(fd: int) -> int:
+    """-> exit code. The parent alone decides when we end: Ctrl-C in a terminal reaches both of us and is its business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    wire = Wire(socket.socket(fileno=fd))
+    first = wire.receive()
+    if first is None or first[0] != "spec":
+        return 1
+    spec = first[1]
+    client = ThreadClient(lambda: load_engine(spec, lambda *p: wire.send("progress", p)))
+    try:
+        client.start(lambda outputs: wire.send("outputs", outputs), lambda reason: _die(wire, reason))
+    except HeadwaterError as e:
+        wire.send("failed", (str(e), e.exit_code, getattr(e, "field", None)))
+        return e.exit_code
+    gc.collect()
+    gc.freeze()                                                     # what is loaded now stays; the collector need not look at it again
+    wire.send("info", client.info)
+    threading.Thread(target=_beat, args=(client, wire), daemon=True, name="headwater-heartbeat").start()
+    try:
+        _serve(client, wire)
+    finally:
+        client.close()
+    return 0
+
+
+def _serve(client: ThreadClient, wire: Wire) -> None:
+    events = set(EVENT_KINDS.values())
+    while (message := wire.receive()) is not None:
+        kind, body = message
+        try:
+            if kind in events:
+                client.send(body)
+            elif kind == "compile":
+                client.compile(*body)
+        except EngineLostError:                                     # `_die` tells the parent
+            return
+
+
+def _beat(client: ThreadClient, wire: Wire) -> None:
+    while True:
+        try:
+            wire.send("stats", client.stats())
+        except OSError:
+            return
+        time.sleep(BEAT_SECONDS)
+
+
+def _die(wire: Wire, reason: str) -> None:
+    try:
+        wire.send("lost", reason)
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

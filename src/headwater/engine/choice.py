@@ -1,0 +1,134 @@
+"""One choice of a request: ids from the engine become text deltas; stop strings end it; the surplus is trimmed before anybody sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headwater.core.params import SamplingParams
+from headwater.core.request import FinishReason, Output, ReadResult, TokenLogprobs
+from headwater.text.detok import StreamDecoder
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts of a request. cached: prompt tokens whose state was found; completion: sum over all choices so far."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one step brought one choice. text may be empty while a character or a possible stop string is incomplete.
+
+    stop_reason: the stop string or stop id that ended the choice, None for the model's own end of turn. x_seed: the seed that reproduces this choice
+    as a request of its own. logprobs: one entry per id of token_ids when asked for. usage: of the whole request.
+    """
+
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+    x_seed: int = 0
+    reads: ReadResult | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+class StopFinder:
+    """Looks for stop strings in a stream; keeps back what may be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str], include: bool) -> None:
+        self._stops = list(stops)
+        self._include = include
+        self._held = ""
+
+    @property
+    def active(self) -> bool:
+        return bool(self._stops)
+
+    def push(self, text: str) -> tuple[str, str | None]:
+        """-> (text that is safe to show, the stop string found or None). The earliest match wins; at one place the one listed first."""
+        if not self._stops:
+            return text, None
+        self._held += text
+        hits = [(at, i) for i, s in enumerate(self._stops) if (at := self._held.find(s)) >= 0]
+        if hits:
+            at, i = min(hits)
+            stop = self._stops[i]
+            return self._held[: at + (len(stop) if self._include else 0)], stop
+        keep = max((_overlap(self._held, s) for s in self._stops), default=0)
+        cut = len(self._held) - keep
+        out, self._held = self._held[:cut], self._held[cut:]
+        return out, None
+
+    def finish(self) -> str:
+        """What was kept back and turned out to be text."""
+        out, self._held = self._held, ""
+        return out
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Length of the longest proper prefix of `stop` that ends `text`."""
+    return next((k for k in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:k])), 0)
+
+
+class Choice:
+    """Feeds on the engine's outputs of one request row. `done` once it has a finish reason; later outputs are surplus and dropped."""
+
+    def __init__(self, index: int, seed: int, params: SamplingParams, decoder: StreamDecoder) -> None:
+        self.index = index
+        self.seed = seed
+        self.done = False
+        self._decoder = decoder
+        self._stops = StopFinder(params.stop or (), params.include_stop_str_in_output)
+        self._user_stop_ids = frozenset(params.stop_token_ids)
+        self._min_tokens = params.min_tokens
+        self._count = 0
+
+    def feed(self, out: Output, usage: Usage) -> tuple[Delta | None, bool]:
+        """-> (delta or None, whether the engine must be told to stop: a stop string was found)."""
+        if self.done:
+            return None, False
+        ids = out.ids.tolist()
+        text, found = "", None
+        if self._stops.active:
+            text, ids, found = self._until_stop(ids)
+        elif ids:
+            text = self._decoder.push(ids)
+        usage.completion += len(ids)
+        finish: FinishReason | None = out.finish
+        reason: int | str | None = None
+        if found is not None:
+            finish, reason = "stop", found
+        elif finish is not None:
+            tail, found = self._stops.push(self._decoder.finish())
+            text += tail if found is not None else tail + self._stops.finish()
+            if found is not None:
+                finish, reason = "stop", found
+            elif out.stop_id is not None and out.stop_id in self._user_stop_ids:
+                reason = out.stop_id
+        self.done = finish is not None
+        if not ids and not text and finish is None and out.reads is None:
+            return None, False
+        logprobs = None if out.logprobs is None else out.logprobs[: len(ids)]
+        delta = Delta(self.index, text, ids, logprobs, finish, reason, self.seed, out.reads, usage)
+        return delta, found is not None and out.finish is None
+
+    def _until_stop(self, ids: list[int]) -> tuple[str, list[int], str | None]:
+        """Token by token, because the ids behind the stop string are surplus. -> (text, ids kept, stop string found)."""
+        text = ""
+        for k, token in enumerate(ids):
+            piece = self._decoder.push([token])
+            self._count += 1
+            if self._count < self._min_tokens:                      # stop strings count from the min_tokens-th token on
+                text += piece
+                continue
+            piece, found = self._stops.push(piece)
+            text += piece
+            if found is not None:
+                return text, ids[: k + 1], found
+        return text, ids, None

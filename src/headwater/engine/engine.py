@@ -1,0 +1,138 @@
+"""The loop: events in, one step, outputs out. No thread of its own; `thread.py` gives it one, `LLM` turns it by hand."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from headwater.core.cost import features
+from headwater.core.errors import HeadwaterError
+from headwater.core.events import Event
+from headwater.core.executor import CostModel, Executor
+from headwater.core.plan import Ragged, StepPlan, StepResult, Want
+from headwater.core.request import Output
+from headwater.engine.client import GRAMMAR_FIELD, EngineStats, Grammar
+from headwater.engine.clock import Clock, RealClock
+from headwater.engine.steplog import StepLog
+from headwater.sched.scheduler import Scheduler
+
+CHECK_STEPS = 64                                                    # steps between two looks at the cheap invariants
+
+log = logging.getLogger("headwater.engine")
+
+
+class EngineExecutor(Executor, Protocol):
+    """An executor that knows requests by name, for grammars and saved states."""
+
+    def add_mask(self, mask: str, matcher: Any) -> None: ...
+
+    def forget(self, request_id: str) -> None:
+        """The request is over; drop its grammar and transfers."""
+
+
+class Engine:
+    """Joins a scheduler and an executor. Events may be posted from any thread; everything else belongs to the thread that calls `run_once`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        executor: EngineExecutor,
+        cost: CostModel | None = None,
+        clock: Clock | None = None,
+        log: StepLog | None = None,
+        compile_grammar: Callable[[Grammar], Any] | None = None,
+    ) -> None:
+        self.scheduler = scheduler
+        self.executor = executor
+        self.clock = clock or RealClock()
+        self.log = log or StepLog()
+        self.steps = 0
+        self.last_step = 0.0
+        self._cost = cost
+        self._compile_grammar = compile_grammar
+        self._inbox: deque[Event] = deque()
+
+    @property
+    def inbox(self) -> int:
+        return len(self._inbox)
+
+    def post(self, *events: Event) -> None:
+        """Queue events for the next step border (any thread)."""
+        self._inbox.extend(events)
+
+    def run_once(self) -> list[Output] | None:
+        """Take the posted events, run one step if there is one. None when there is nothing to do until an event or `wake_at`."""
+        now = self.clock.now()
+        while self._inbox:
+            self.scheduler.on(self._inbox.popleft(), now)
+        plan = self.scheduler.plan(now)
+        outputs = self.scheduler.drain()
+        if plan is None:
+            self._forget(outputs)
+            return outputs or None
+        planned = self.clock.now()
+        result = self._execute(plan)
+        ran = self.clock.now()
+        outputs += self.scheduler.apply(result, ran)
+        if self.steps % CHECK_STEPS == 0:
+            for sentence in self.scheduler.check():
+                log.error("invariant broken, its rows failed: %s", sentence)
+            outputs += self.scheduler.drain()
+        f = features(plan)
+        seconds = result.seconds or ran - planned
+        if self._cost is not None:
+            self._cost.learn(f, seconds)
+        self.steps += 1
+        self.last_step = self.clock.now()
+        accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0
+        self._forget(outputs)
+        self.log.add(plan.step, ran, f, accepted, planned - now, seconds, self.last_step - ran)
+        return outputs
+
+    def _execute(self, plan: StepPlan) -> StepResult:
+        """A step that raises fails its rows, each with the reason; the engine goes on."""
+        try:
+            self.executor.submit(plan)
+            result = self.executor.collect()
+            assert result is not None
+            return result
+        except Exception as e:
+            log.exception("step %d of %d rows failed", plan.step, len(plan.rows))
+            nothing = Ragged.of([np.zeros(0, np.int32)] * len(plan.rows))
+            reason = f"the step failed: {type(e).__name__}: {e}"
+            return StepResult(plan.step, nothing, np.zeros(len(plan.rows), np.int32), failed=dict.fromkeys(range(len(plan.rows)), reason))
+
+    def stats(self) -> EngineStats:
+        """A snapshot, safe from any thread (numbers may be one step old)."""
+        s, nodes = self.scheduler, self.scheduler.kv.nodes
+        c, total = s.counters, max(nodes.total, 1)
+        return EngineStats(
+            running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
+            steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
+            preemptions=c.preempted,
+        )
+
+    def _forget(self, outputs: list[Output]) -> None:
+        for out in outputs:
+            if out.finish is not None:
+                self.executor.forget(out.request_id)
+
+    def add_grammar(self, mask: str, grammar: Grammar) -> str | None:
+        """Compile (any thread; slow) and hand the matcher to the executor. -> what is wrong with the grammar, None when nothing is."""
+        if self._compile_grammar is None:
+            return f"{GRAMMAR_FIELD}: this engine has no grammar support (pip install headwater[grammar])"
+        try:
+            self.executor.add_mask(mask, self._compile_grammar(grammar))
+        except HeadwaterError as e:
+            return str(e) if str(e).startswith(GRAMMAR_FIELD) else f"{GRAMMAR_FIELD}: {e}"
+        return None
+
+    def wake_at(self) -> float | None:
+        return self.scheduler.wake_at()
+
+    def close(self) -> None:
+        self.executor.close()

@@ -1,0 +1,1 @@
+"""From files of other people to a recorded program with packed weights."""

@@ -1,0 +1,1 @@
+"""Metric names and buckets (shared with the simulator's reports), and the meter that fills them."""

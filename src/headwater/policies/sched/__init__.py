@@ -1,0 +1,1 @@
+"""Who is admitted, who is next, how many tokens, who steps aside."""

@@ -1,0 +1,1 @@
+"""Who runs now: a pure machine from events and a time to plans."""

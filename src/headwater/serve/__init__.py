@@ -1,0 +1,1 @@
+"""HTTP: one file per endpoint; wire types in `schema/`."""

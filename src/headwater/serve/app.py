@@ -1,0 +1,102 @@
+"""The HTTP application: routes, request ids, keys, body limits, error objects."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headwater import __version__
+from headwater.engine.front import Front
+from headwater.serve import chat, completions, embeddings, errors, messages, misc, ollama, responses, web
+from headwater.serve.context import Server
+from headwater.serve.decide import batch, decisions, score, systemone
+from headwater.serve.errors import AuthenticationError, error_response, plain_error
+from headwater.serve.settings import ServeSettings
+from headwater.serve.sse import ClientLeftError
+
+OPEN_PATHS = ("/", "/health", "/ready", "/version")
+_SAFE_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
+
+
+def create_app(front: Front, settings: ServeSettings) -> FastAPI:
+    """All endpoints over one front. The caller starts and closes the front."""
+    app = FastAPI(title="Headwater", version=__version__, docs_url=None, redoc_url=None)
+    app.state.server = Server(front, settings)
+    errors.install(app)
+
+    @app.exception_handler(ClientLeftError)
+    async def left(request: Any, error: ClientLeftError) -> Any:
+        return plain_error(499, "the client closed the connection")
+
+    for module in (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score):
+        app.include_router(module.router)
+    app.add_middleware(Gate, settings=settings)
+    if settings.cors:
+        from starlette.middleware.cors import CORSMiddleware
+
+        app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"])
+    return app
+
+
+class Gate:
+    """Before any endpoint: a request id, the key, the size of the body."""
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self.app = app
+        self.settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        request_id = given if _SAFE_ID.fullmatch(given) else f"req-{secrets.token_hex(12)}"
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["x-request-id"] = request_id
+            await send(message)
+
+        if self.settings.api_keys and scope["path"] not in OPEN_PATHS and not self._key_ok(headers):
+            error = AuthenticationError("authorization: a valid API key is needed (Authorization: Bearer …)", field="authorization")
+            await error_response(error)(scope, receive, send_with_id)
+            return
+        length = headers.get("content-length", "")
+        limit = self.settings.max_body
+        if length.isdecimal() and int(length) > limit:
+            await self._too_large(int(length))(scope, receive, send_with_id)
+            return
+        seen = 0
+
+        async def limited() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > limit:                                        # a chunked body has no length to check beforehand
+                raise BodyTooLargeError
+            return message
+
+        try:
+            await self.app(scope, limited, send_with_id)
+        except BodyTooLargeError:
+            await self._too_large(seen)(scope, receive, send_with_id)
+
+    def _too_large(self, size: int) -> Any:
+        return plain_error(413, f"body: {size:,} bytes, at most {self.settings.max_body:,} are read", code="body_too_large")
+
+    def _key_ok(self, headers: Headers) -> bool:
+        given = headers.get("authorization", "").removeprefix("Bearer ").strip() or headers.get("x-api-key", "")
+        # every key is compared, each in constant time
+        return sum(hmac.compare_digest(given.encode(), key.encode()) for key in self.settings.api_keys) > 0
+
+
+class BodyTooLargeError(Exception):
+    """More body than the settings allow."""

@@ -1,0 +1,87 @@
+"""One chat request in the engine, whatever dialect it came in: deltas become parts (content, reasoning, tool calls) and finish reasons."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.core.errors import UserInputError
+from headwater.engine.choice import Delta, Usage
+from headwater.engine.front import Front, GenerateRequest
+from headwater.serve.assemble import Part, Shape, shape_of
+from headwater.serve.schema.chat import ChatRequest
+
+
+@dataclass(slots=True)
+class Said:
+    """What one engine delta said: its parts, and the finish reason of the wire (with `tool_calls`) on the last."""
+
+    index: int
+    parts: list[Part]
+    delta: Delta
+    finish: str | None
+
+
+def render(front: Front, body: ChatRequest) -> list[int]:
+    """Messages -> ids. Raises UserInputError where the model has no template or the template refuses."""
+    names = dict(body.chat_template_kwargs or {})
+    for taken in ("messages", "tools", "add_generation_prompt", "continue_final_message"):
+        if taken in names:
+            raise UserInputError(f"chat_template_kwargs.{taken}: set it by the field of that name", field=f"chat_template_kwargs.{taken}")
+    if body.reasoning_effort is not None:
+        names.setdefault("reasoning_effort", body.reasoning_effort)
+        if body.reasoning_effort == "none":
+            names.setdefault("enable_thinking", False)
+    if body.continue_final_message:
+        if body.add_generation_prompt and "add_generation_prompt" in body.model_fields_set:
+            raise UserInputError("continue_final_message: not together with add_generation_prompt", field="continue_final_message")
+        names["continue_final_message"] = True
+    messages = [m.as_dict(f"messages[{i}]") for i, m in enumerate(body.messages)]
+    tools = [t.model_dump(exclude_none=True) for t in body.tools] if body.tools and body.tool_choice != "none" else None
+    prompt = body.add_generation_prompt and not body.continue_final_message
+    return front.render_chat(messages, tools, add_generation_prompt=prompt, **names)
+
+
+def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateRequest:
+    """The engine's request. Raises UserInputError naming the field."""
+    if body.max_tokens is not None and body.max_completion_tokens is not None and body.max_tokens != body.max_completion_tokens:
+        raise UserInputError("max_completion_tokens: differs from max_tokens; send one of them", field="max_completion_tokens")
+    limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    params = body.sampling(max_tokens=limit, logprobs=body.wanted_logprobs())
+    return GenerateRequest(
+        render(front, body), params, grammar=shape.grammar, priority=body.priority, cache_salt=body.cache_salt or "", request_id=body.request_id
+    )
+
+
+class ChatRun:
+    """Submits on construction; iterate it once. Closing it cancels. Raises the core errors."""
+
+    def __init__(self, front: Front, body: ChatRequest) -> None:
+        shape = shape_of(front, body)
+        self.running = front.submit(generate_request(front, body, shape))
+        self.assemblers = [shape.assembler() for _ in range(body.n or 1)]
+        self.reasons = shape.reasons
+
+    @property
+    def usage(self) -> Usage:
+        return self.running.usage
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """Tokens spent on reasoning; None for models that do not think."""
+        return sum(a.reasoning_tokens for a in self.assemblers) if self.reasons else None
+
+    async def said(self) -> AsyncGenerator[Said, None]:
+        async with contextlib.aclosing(self.running):
+            async for d in self.running:
+                assembler = self.assemblers[d.index]
+                parts = assembler.feed(d.text, len(d.token_ids), final=d.finish_reason is not None)
+                yield Said(d.index, parts, d, assembler.finish_reason(d.finish_reason) if d.finish_reason else None)
+
+    async def aclose(self) -> None:
+        await self.running.aclose()
+
+    def usage_numbers(self) -> dict[str, Any]:
+        return {"prompt": self.usage.prompt, "completion": self.usage.completion, "cached": self.usage.cached, "reasoning": self.reasoning_tokens}

@@ -1,0 +1,1 @@
+"""Decision endpoints: one file per dialect, all on `headwater.decisions`."""

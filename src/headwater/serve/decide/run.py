@@ -1,0 +1,51 @@
+"""Run the reads of a decision on the front: the state is one held row, everything else forks from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headwater.decisions import decider
+from headwater.decisions.decider import ReadValue, Work
+from headwater.decisions.types import DecisionRequest, DecisionResult
+from headwater.engine.decisions import DecisionText, ReadOutcome, load_temperatures, requests_of, values_of
+from headwater.engine.front import Front, Stream
+from headwater.serve.context import Server
+
+
+async def decide(server: Server, request: DecisionRequest) -> DecisionResult:
+    """Plan, read, answer. Raises the core errors of `decider.plan` and of the engine."""
+    return (await decide_many(server, [request]))[0]
+
+
+async def decide_many(server: Server, requests: Sequence[DecisionRequest]) -> list[DecisionResult]:
+    """Several states at once: all their reads are in the engine together."""
+    front = server.front
+    text, context = DecisionText(front.text), front.model_info.context
+    plans = [await asyncio.to_thread(decider.plan, r, text, context) for r in requests]
+    values = await asyncio.gather(*(read(front, plan) for plan in plans))
+    temperatures = load_temperatures(server.settings.temperatures)
+    return [decider.finish(plan, v, temperatures) for plan, v in zip(plans, values, strict=True)]
+
+
+async def read(front: Front, work: Work) -> list[ReadValue]:
+    """One ReadValue per item. Rows that others fork from are held until all is read."""
+    wanted = requests_of(work)
+    streams: list[Stream] = []
+    try:
+        for g in wanted.requests:
+            streams.append(front.submit(g))
+        outcomes = [await _collect(s) for s in streams]
+    finally:
+        for s in streams:
+            await s.aclose()
+        for request_id in wanted.held:
+            front.release(request_id)
+    return values_of(work, outcomes, wanted.has_state)
+
+
+async def _collect(s: Stream) -> ReadOutcome:
+    reads = None
+    async for delta in s:
+        reads = delta.reads or reads
+    return ReadOutcome(reads, s.usage.prompt, s.usage.cached)

@@ -1,0 +1,89 @@
+"""POST /v1/embeddings: pooled final hidden rows, L2-normalised."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from headwater.core.errors import HeadwaterError, UserInputError
+from headwater.core.params import SamplingParams
+from headwater.core.request import ReadSpec
+from headwater.engine.front import GenerateRequest, Stream
+from headwater.serve.context import server_of
+from headwater.serve.errors import json_response
+from headwater.serve.schema.common import Wire
+from headwater.serve.sse import unless_client_leaves
+
+router = APIRouter()
+MAX_INPUTS = 2048
+
+
+class EmbeddingRequest(Wire):
+    """input: a text, texts, token ids or lists of them. pooling: `mean` over all tokens, or the `last` one."""
+
+    input: str | list[str] | list[int] | list[list[int]]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+    pooling: Literal["mean", "last"] = "mean"
+    truncate_prompt_tokens: int | None = None
+
+    def inputs(self) -> list[str | list[int]]:
+        if isinstance(self.input, str):
+            return [self.input]
+        if self.input and isinstance(self.input[0], int):
+            return [self.input]  # type: ignore[list-item]
+        return list(self.input)  # type: ignore[arg-type]
+
+
+@router.post("/v1/embeddings", response_model=None)
+async def embeddings(request: Request, body: EmbeddingRequest) -> Response:
+    """One vector per input."""
+    server = server_of(request)
+    model, headers = server.check_model(body.model), server.headers(request, body)
+    server.admit()
+    inputs = body.inputs()
+    if not inputs or any(len(x) == 0 for x in inputs):
+        raise UserInputError("input: is empty", field="input")
+    if len(inputs) > MAX_INPUTS:
+        raise UserInputError(f"input: {len(inputs):,} inputs, at most {MAX_INPUTS:,} are allowed", field="input")
+    reads = ReadSpec(hidden="last" if body.pooling == "last" else "all")
+    streams: list[Stream] = []
+    try:
+        for x in inputs:
+            ids = server.front.tokenize(x) if isinstance(x, str) else x
+            streams.append(server.front.submit(GenerateRequest(ids, SamplingParams(max_tokens=1), reads=reads, read_only=True)))
+        vectors = await unless_client_leaves(request, _all(streams))
+    finally:
+        for s in streams:
+            await s.aclose()
+    data = [{"object": "embedding", "index": i, "embedding": _encode(_shape(v, body), body)} for i, v in enumerate(vectors)]
+    total = sum(s.usage.prompt for s in streams)
+    return json_response({"object": "list", "data": data, "model": model, "usage": {"prompt_tokens": total, "total_tokens": total}}, headers=headers)
+
+
+async def _all(streams: list[Stream]) -> list[np.ndarray]:
+    out = []
+    for s in streams:
+        rows = [d.reads.hidden async for d in s if d.reads is not None and d.reads.hidden is not None]
+        if not rows:
+            raise HeadwaterError("the engine returned no hidden rows")
+        out.append(np.concatenate(rows).mean(axis=0, dtype=np.float64))
+    return out
+
+
+def _shape(v: np.ndarray, body: EmbeddingRequest) -> np.ndarray:
+    if body.dimensions is not None:
+        if not 1 <= body.dimensions <= len(v):
+            raise UserInputError(f"dimensions: must be 1 to {len(v)}, got {body.dimensions}", field="dimensions")
+        v = v[: body.dimensions]
+    return (v / max(float(np.linalg.norm(v)), 1e-12)).astype(np.float32)
+
+
+def _encode(v: np.ndarray, body: EmbeddingRequest) -> Any:
+    return base64.b64encode(v.tobytes()).decode() if body.encoding_format == "base64" else [float(x) for x in v]

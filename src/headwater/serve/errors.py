@@ -1,0 +1,102 @@
+"""OpenAI's error object for everything that can go wrong; never 200 followed by nothing, never a traceback to the client."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError
+from headwater.engine.client import EngineLostError
+
+log = logging.getLogger("headwater.serve")
+
+
+class NotFoundError(UserInputError):
+    """The model or object that was named does not exist here."""
+
+
+class AuthenticationError(UserInputError):
+    """No key, or a wrong one."""
+
+
+def status_of(error: BaseException) -> tuple[int, str, str | None]:
+    """-> (HTTP status, OpenAI error type, code)."""
+    if isinstance(error, AuthenticationError):
+        return 401, "invalid_request_error", "invalid_api_key"
+    if isinstance(error, NotFoundError):
+        return 404, "invalid_request_error", "model_not_found"
+    if isinstance(error, ContextLengthError):
+        return 400, "invalid_request_error", "context_length_exceeded"
+    if isinstance(error, UserInputError):
+        return 400, "invalid_request_error", None
+    if isinstance(error, CapacityError):
+        return 429, "rate_limit_error", "overloaded"
+    if isinstance(error, EngineLostError):
+        return 503, "server_error", "engine_unavailable"
+    return 500, "server_error", None
+
+
+def error_object(error: BaseException) -> dict[str, Any]:
+    """`{"error": {message, type, param, code}}`. Unforeseen exceptions show their kind, not their insides."""
+    _, kind, code = status_of(error)
+    message = str(error) if isinstance(error, HeadwaterError) else f"internal error ({type(error).__name__}); the server's log has the details"
+    return {"error": {"message": message, "type": kind, "param": getattr(error, "field", None), "code": code}}
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, "application/json")
+
+
+def error_response(error: BaseException) -> Response:
+    status, _, _ = status_of(error)
+    headers = {"retry-after": str(max(1, round(error.retry_after)))} if isinstance(error, CapacityError) else {}
+    if status >= 500 and not isinstance(error, EngineLostError):
+        log.error("request failed", exc_info=error)
+    return json_response(error_object(error), status, headers)
+
+
+def plain_error(status: int, message: str, param: str | None = None, code: str | None = None) -> Response:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)
+
+
+def describe_validation(errors: list[Any]) -> tuple[str, str | None]:
+    """pydantic's first complaint in one line -> (message, dotted field)."""
+    first = errors[0]
+    path = [str(p) for p in first["loc"] if p not in ("body", "query")]
+    where = ".".join(path) or None
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return f"{where or 'body'}: {first['msg']}{more}", where
+
+
+def install(app: FastAPI) -> None:
+    """Map every exception that can leave an endpoint to an error object."""
+
+    @app.exception_handler(HeadwaterError)
+    async def ours(request: Request, error: HeadwaterError) -> Response:
+        return error_response(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        errors = list(error.errors())
+        if errors and errors[0].get("type") == "json_invalid":
+            return plain_error(400, f"body: not valid JSON ({errors[0].get('ctx', {}).get('error', 'cannot be parsed')})")
+        message, where = describe_validation(errors)
+        return plain_error(400, message, where)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        message = error.detail if error.status_code != 404 else f"{request.url.path}: no such endpoint"
+        response = plain_error(error.status_code, str(message))
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(Exception)
+    async def unforeseen(request: Request, error: Exception) -> Response:
+        return error_response(error)

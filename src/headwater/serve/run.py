@@ -1,0 +1,83 @@
+"""Start a front and an HTTP server in this process, and drain both on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+
+import uvicorn
+from rich.console import Console
+
+from headwater.core.errors import UserInputError
+from headwater.engine.build import EngineSpec, build_front
+from headwater.serve.app import create_app
+from headwater.serve.settings import ServeSettings
+
+log = logging.getLogger("headwater.serve")
+console = Console(stderr=True, highlight=False)
+DRAIN_SECONDS = 30.0
+
+
+class Uvicorn(uvicorn.Server):
+    """Signals are ours: the first stops taking requests and lets running ones end, the second stops at once."""
+
+    def install_signal_handlers(self) -> None:  # older uvicorn
+        return
+
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        import contextlib
+
+        return contextlib.nullcontext()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket. Raises UserInputError when the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    s = socket.socket(family, socket.SOCK_STREAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        s.bind((host, port))
+    except OSError as e:
+        raise UserInputError(f"--port {port}: cannot listen on {host}:{port} ({e.strerror}); is another server running there?") from None
+    return s
+
+
+def run(spec: EngineSpec, settings: ServeSettings) -> None:
+    """Blocks until the server was stopped."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if settings.host not in ("127.0.0.1", "localhost", "::1") and not settings.api_keys:
+        console.print("[bold red]warning:[/] listening beyond loopback without --api-key: anybody who can reach this address can use the model")
+    sock = listen(settings.host, settings.port)
+    try:
+        asyncio.run(_serve(spec, settings, sock))
+    finally:
+        sock.close()
+
+
+async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket) -> None:
+    begin = time.perf_counter()
+    with console.status("loading …") as status:
+        front = build_front(spec, process=True, progress=lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"))
+        await front.start()
+    app = create_app(front, settings)
+    server = Uvicorn(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(DRAIN_SECONDS), lifespan="off"))
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if app.state.server.draining:
+            server.force_exit = True
+        app.state.server.draining = True
+        server.should_exit = True
+
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(sig, stop)
+    host, port = sock.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    console.print(f"[bold]{front.model_info.name}[/], context {front.model_info.context:,}, ready after {time.perf_counter() - begin:.2f} s at {url}")
+    try:
+        await server.serve(sockets=[sock])
+    finally:
+        await front.close()

@@ -1,0 +1,1 @@
+"""Wire types: what clients send, field by field."""

@@ -1,0 +1,24 @@
+"""What a server is started with, apart from the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class ServeSettings:
+    """api_keys: none = open. max_body: bytes. cors: allowed origins, none by default. max_waiting: requests in all before 429.
+
+    served_names: names that clients may use for the model; the first is reported. limits: decision limits per dialect or `own`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_keys: tuple[str, ...] = ()
+    max_body: int = 32 * 2**20
+    max_waiting: int = 1024
+    cors: tuple[str, ...] = ()
+    served_names: tuple[str, ...] = ()
+    own_decision_limits: bool = False
+    temperatures: str | None = None
+    extra: dict[str, str] = field(default_factory=dict)

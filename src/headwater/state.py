@@ -1,0 +1,206 @@
+"""State: hold the exact state of a sequence, fork it many times, read labels, score continuations, go on, keep it in a file."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headwater.core.errors import FormatError, UserInputError
+from headwater.core.params import SamplingParams
+from headwater.core.request import ReadSpec
+from headwater.engine.expand import GenerateRequest
+from headwater.engine.offline import Answer, Offline
+
+if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
+
+FORMAT = 1
+Ids = Sequence[int] | np.ndarray
+
+
+class _Held:
+    """A held request, shared by the handles that stand on it."""
+
+    def __init__(self, offline: Offline, request_id: str) -> None:
+        self.offline, self.request_id, self.handles = offline, request_id, 1
+
+    def drop(self) -> None:
+        self.handles -= 1
+        if self.handles == 0:
+            self.offline.release(self.request_id)
+
+
+class State:
+    """A sequence of tokens whose state is in memory. Nothing is copied by a fork beyond one partly filled block per child.
+
+    tokens: int32[n]. Made by `LLM.state`, `State.fork` or `LLM.load_state`.
+    """
+
+    def __init__(self, offline: Offline, tokens: Ids, request_id: str, held: _Held | None = None) -> None:
+        self.tokens = np.asarray(tokens, np.int32)
+        self._offline = offline
+        self._held: _Held | None = held or _Held(offline, request_id)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def request_id(self) -> str:
+        """The held request that children name as their parent."""
+        return self._open().request_id
+
+    @property
+    def text(self) -> str:
+        return self._offline.text.tokenizer.decode(self.tokens.tolist(), skip_special=False)
+
+    def fork(self) -> State:
+        """Another handle on the same position."""
+        held = self._open()
+        held.handles += 1
+        return State(self._offline, self.tokens, held.request_id, held)
+
+    def extend(self, more: str | Ids) -> State:
+        """Compute `more` on top and stand there from now on; forks made before stay where they are. Returns self."""
+        held = self._open()
+        tokens = np.concatenate([self.tokens, self._ids(more, "extend")])
+        request_id = self._offline.hold(tokens, held.request_id, len(self.tokens))
+        self.tokens, self._held = tokens, _Held(self._offline, request_id)
+        held.drop()
+        return self
+
+    def score(self, continuations: str | Sequence[str] | Sequence[Ids]) -> Any:
+        """Raw log-probability of each token of a continuation after this state: float64[tokens] for one text, a list for several.
+
+        All continuations are forks that run together; none sees another.
+        """
+        single = isinstance(continuations, str)
+        several: list[str | Ids] = [continuations] if isinstance(continuations, str) else list(continuations)
+        wants = [self._child(self._ids(c, f"continuations[{i}]"), ReadSpec(score_from=len(self.tokens))) for i, c in enumerate(several)]
+        scores = [np.array([e.logprob for e in a.choices[0].reads.prompt]) for a in self._offline.run(wants)]
+        return scores[0] if single else scores
+
+    def label_probs(self, labels: Sequence[str | int], continuation: str | Ids = ()) -> np.ndarray:
+        """float64[len(labels)]: soft-max over the labels' logits as the next token (after `continuation`, if any).
+
+        Only the label rows of the output matrix are computed. A text label must be one token; score longer ones with `score`.
+        """
+        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
+        if not len(ids):
+            raise UserInputError("labels: is empty", "labels")
+        more = self._ids(continuation, "continuation") if len(continuation) else np.zeros(0, np.int32)
+        answer = self._offline.run([self._child(more, ReadSpec(labels=ids))])[0]
+        logits = answer.choices[0].reads.labels
+        assert logits is not None
+        weights = np.exp(logits.astype(np.float64) - float(logits.max()))
+        return weights / weights.sum()
+
+    def label_logits(self, continuations: Sequence[str | Ids], labels: Sequence[str | int]) -> np.ndarray:
+        """Raw logits of the labels after each continuation: float32[continuations, labels]. All are forks that run together; none sees another."""
+        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
+        wants = [self._child(self._ids(c, f"continuations[{i}]"), ReadSpec(labels=ids)) for i, c in enumerate(continuations)]
+        rows = [a.choices[0].reads.labels for a in self._offline.run(wants)]
+        return np.stack([r for r in rows if r is not None]) if rows else np.zeros((0, len(ids)), np.float32)
+
+    def generate(self, params: SamplingParams | None = None, continuation: str | Ids = ()) -> Answer:
+        """Continue from here (after `continuation`, if any); the state itself stays. `answer.choices[i].text`, `.token_ids`, `.seed`."""
+        more = self._ids(continuation, "continuation") if len(continuation) else np.zeros(0, np.int32)
+        want = replace(self._child(more, ReadSpec()), params=params or SamplingParams(), read_only=False)
+        return self._offline.run([want])[0]
+
+    def save(self, path: str | Path) -> None:
+        """Write tokens, keys, values and identity to `path` (a zip of arrays; nothing in it is executed when it is loaded)."""
+        engine = self._offline.engine
+        arrays = _export(self._offline, self)
+        meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": repr(engine.executor.caps().spec)}
+        with Path(path).open("wb") as f:
+            parts: dict[str, Any] = {f"part{i}": a for i, a in enumerate(arrays)}
+            np.savez(f, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), tokens=self.tokens, **parts)
+
+    def close(self) -> None:
+        """Free the held state (once the last handle on it is closed)."""
+        if self._held is not None:
+            self._held.drop()
+            self._held = None
+
+    def __enter__(self) -> State:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- inside --------------------------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> _Held:
+        if self._held is None:
+            raise UserInputError("state: is closed", "state")
+        return self._held
+
+    def _child(self, more: np.ndarray, reads: ReadSpec) -> GenerateRequest:
+        prompt = np.concatenate([self.tokens, more])
+        return GenerateRequest(prompt, SamplingParams(), reads=reads, read_only=True, parent=self._open().request_id, parent_pos=len(self.tokens))
+
+    def _ids(self, more: str | Ids, field: str) -> np.ndarray:
+        ids = np.asarray(self._offline.text.tokenizer.encode(more, add_special=False) if isinstance(more, str) else more)
+        if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
+            raise UserInputError(f"{field}: must be text or token ids, at least one token", field)
+        return ids.astype(np.int32)
+
+    def _label(self, label: str | int, index: int) -> int:
+        if not isinstance(label, str):
+            return int(label)
+        ids = self._offline.text.tokenizer.encode(label, add_special=False)
+        if len(ids) != 1:
+            raise UserInputError(f"labels[{index}]: {label!r} is {len(ids)} tokens; a label must be one (use score for longer texts)", "labels")
+        return ids[0]
+
+
+def _runner(engine: Engine) -> object:
+    runner = getattr(engine.executor, "runner", None)
+    if runner is None:
+        raise UserInputError("state: this executor cannot save or load states", "state")
+    return runner
+
+
+def _export(offline: Offline, state: State) -> list[np.ndarray]:
+    """The arrays behind a state, taken from a child row that computes only the last token anew."""
+    got: list[list[np.ndarray]] = []
+    want = replace(state._child(np.zeros(0, np.int32), ReadSpec(hidden="last")), request_id=f"save-{id(state):x}-{len(state)}")
+    _runner(offline.engine).export_row(want.request_id, got.append)  # type: ignore[attr-defined]
+    offline.run([want])
+    if not got:
+        raise RuntimeError("the state's row never ran")
+    return got[0]
+
+
+def load_state(offline: Offline, path: Path) -> State:
+    """See `LLM.load_state`."""
+    caps = offline.engine.executor.caps()
+    try:
+        with np.load(path, allow_pickle=False) as z:
+            meta = json.loads(z["meta"].tobytes())
+            tokens = z["tokens"]
+            arrays = [z[f"part{i}"] for i in range(len([n for n in z.files if n.startswith("part")]))]
+        version, identity, spec = meta["format"], meta["identity"], meta["spec"]
+    except FileNotFoundError:
+        raise UserInputError(f"{path}: no such file", str(path)) from None
+    except (OSError, ValueError, KeyError, TypeError, MemoryError, EOFError, zipfile.BadZipFile) as e:
+        raise FormatError(f"{path}: not a saved state, or damaged ({type(e).__name__}: {e})", str(path)) from None
+    for name, theirs, ours in (("format", version, FORMAT), ("identity", identity, caps.identity), ("KV layout", spec, repr(caps.spec))):
+        if theirs != ours:
+            raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute it again from its tokens", str(path))
+    if tokens.ndim != 1 or tokens.dtype != np.int32 or not 0 < len(tokens) <= caps.context or tokens.min() < 0 or tokens.max() >= caps.vocabulary:
+        raise FormatError(f"{path}: 'tokens' must be 1 to {caps.context:,} ids of the vocabulary of {caps.vocabulary:,}", str(path))
+    want = GenerateRequest(tokens, SamplingParams(), request_id=f"load-{path.name}-{id(arrays):x}", read_only=True, hold=True)
+    runner = _runner(offline.engine)
+    if (wrong := runner.check_import(arrays, len(tokens))) is not None:  # type: ignore[attr-defined]
+        raise FormatError(f"{path}: {wrong}", str(path))
+    assert want.request_id is not None
+    runner.import_row(want.request_id, arrays)  # type: ignore[attr-defined]
+    offline.run([want])
+    return State(offline, tokens, want.request_id)

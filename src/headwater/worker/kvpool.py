@@ -1,0 +1,55 @@
+"""The memory behind blocks and slots: one anonymous mapping per array, touched only when a block is first written."""
+
+from __future__ import annotations
+
+import mmap
+from math import prod
+
+import numpy as np
+
+from headwater.core.errors import CapacityError
+from headwater.core.kvspec import BLOCK_TOKENS, CacheGroup, KVSpec
+from headwater.kernels.program import KVArrays, StateArrays
+
+
+def lazy_array(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
+    """A zeroed array whose pages cost memory when they are first written; large ones ask for huge pages.
+
+    numpy's own zeros would do the same for big arrays, but gives no say over page size. Raises CapacityError when the kernel refuses the mapping.
+    """
+    dtype = np.dtype(dtype)
+    size = prod(shape) * dtype.itemsize
+    if size == 0:
+        return np.zeros(shape, dtype)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0))
+    except OSError as e:
+        raise CapacityError(f"--kv-memory: the system refuses {size / 2**20:,.0f} MiB for the KV cache ({e.strerror}); try less") from None
+    if size >= 2**25 and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype).reshape(shape)
+
+
+def group_arrays(group: CacheGroup, blocks: int) -> KVArrays:
+    """K [layers, blocks, kv_heads, head_dim, 16] and V [layers, blocks, kv_heads, 16, head_dim] of one cache group (ADR 001)."""
+    head = (group.layers, blocks, group.kv_heads)
+    k = lazy_array((*head, group.head_dim, BLOCK_TOKENS), np.float16)
+    v = lazy_array((*head, BLOCK_TOKENS, group.head_dim), np.float16)
+    return KVArrays(k, v, group.format)
+
+
+class KVPool:
+    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`; state: float32[layers, 2 · slots, *shape] per recurrent state; slot
+    s + slots is where the runner keeps state s aside while guesses are verified (touched only then)."""
+
+    def __init__(self, spec: KVSpec, blocks: tuple[int, ...], slots: int) -> None:
+        self.spec = spec
+        self.blocks = blocks
+        self.slots = slots
+        self.kv = [group_arrays(g, n) for g, n in zip(spec.groups, blocks, strict=True)]
+        self.state = StateArrays({s.name: lazy_array((s.layers, 2 * slots, *s.shape), np.float32) for s in spec.states})
+
+    @property
+    def bytes(self) -> int:
+        """Address space reserved; resident memory grows as blocks are written."""
+        return sum(a.k.nbytes + a.v.nbytes for a in self.kv) + sum(a.nbytes for a in self.state.arrays.values())

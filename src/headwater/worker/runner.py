@@ -1,0 +1,216 @@
+"""StepPlan to StepResult: update row state, run the model, compute logits where somebody reads, sample, verify, serve reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headwater.core.plan import Ragged, StepPlan, StepResult, Want
+from headwater.core.request import TokenLogprobs
+from headwater.kernels.program import Step
+from headwater.worker.forward import Forward
+from headwater.worker.inputs import Inputs, positions_of
+from headwater.worker.masks import Masks
+from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
+from headwater.worker.sampler import FAILURES, Sampler
+from headwater.worker.verify import accept
+
+NO_ROWS = np.zeros(0, np.int64)
+Export = Callable[[list[np.ndarray]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The places of a step at which something is drawn. sampled: plan rows; start: int[sampled + 1], their ranges in the flat arrays;
+    table_rows: table row of each draw; at: token index whose logits are used; lengths: known tokens there = absolute position of the drawn token."""
+
+    sampled: np.ndarray
+    start: np.ndarray
+    table_rows: np.ndarray
+    at: np.ndarray
+    lengths: np.ndarray
+
+
+def find_draws(plan: StepPlan) -> Draws:
+    """n_guess + 1 places for each row that samples."""
+    sampled = np.flatnonzero(plan.want & Want.SAMPLE)
+    counts = plan.n_guess[sampled] + 1
+    start = np.concatenate([[0], np.cumsum(counts)])
+    rows = np.repeat(sampled, counts)
+    back = np.repeat(start[1:], counts) - 1 - np.arange(len(rows))   # 0 = the row's last token
+    lengths = (plan.n_done + plan.n_new)[rows] - back
+    return Draws(sampled, start, plan.rows[rows], plan.tokens.start[1:][rows] - 1 - back, lengths.astype(np.int32))
+
+
+def drop_rows(step: Step, drop: np.ndarray) -> Step:
+    """The step without plan rows `drop`; `reads` (none of them in those rows) are renumbered."""
+    keep = np.ones(len(step.row_start) - 1, bool)
+    keep[drop] = False
+    counts = np.diff(step.row_start)
+    kept = np.repeat(keep, counts)
+    renumber = np.cumsum(kept) - 1
+    start = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int32)
+    return Step(
+        step.tokens[kept], step.positions[kept], start, renumber[step.reads].astype(np.int32), [np.ascontiguousarray(t[keep]) for t in step.tables],
+        None if step.state_in is None else step.state_in[keep], None if step.state_out is None else step.state_out[keep],
+    )
+
+
+class Runner:
+    """Runs plans on one model. `masks`: the grammar matchers. Methods belong to the thread that runs plans, except `masks.add`."""
+
+    def __init__(self, forward: Forward) -> None:
+        self.forward = forward
+        caps = forward.caps
+        self.inputs = Inputs(caps.spec, caps.context, caps.vocabulary)
+        self.masks = Masks(caps.vocabulary)
+        self._sampler = Sampler(caps.vocabulary)
+        self._exports: dict[str, Export] = {}
+        self._imports: dict[str, list[np.ndarray]] = {}
+
+    def export_row(self, request_id: str, done: Export) -> None:
+        """Call `done` with the row's stored state after the step that computes the last prompt token of `request_id`."""
+        self._exports[request_id] = done
+
+    def check_import(self, arrays: list[np.ndarray], tokens: int) -> str | None:
+        """What is wrong with arrays that claim to be a row of `tokens` positions; None when nothing is."""
+        want = self.forward.row_arrays(tokens)
+        got = [(a.shape, a.dtype) for a in arrays]
+        if got == want:
+            return None
+        return f"holds arrays {[(s, str(d)) for s, d in got]}, a state of {tokens:,} tokens has {[(s, str(d)) for s, d in want]}"
+
+    def import_row(self, request_id: str, arrays: list[np.ndarray]) -> None:
+        """Take the state of `request_id`'s prompt from `arrays` instead of computing it. The request must want neither samples nor reads."""
+        self._imports[request_id] = arrays
+
+    def forget(self, request_id: str) -> None:
+        """A request is over (a row that only left may come back: preemption)."""
+        self.masks.drop(request_id)
+        self._exports.pop(request_id, None)
+        self._imports.pop(request_id, None)
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """A bad row fails alone (`StepResult.failed`); an exception means that the whole step is lost."""
+        began = time.perf_counter()
+        inputs = self.inputs
+        inputs.update(plan)
+        if len(plan.copies):
+            self.forward.copy_blocks(plan.copies)
+        draws, found = find_draws(plan), find_reads(plan, inputs)
+        where = np.unique(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
+        step = whole = inputs.step(plan, where)
+        imported = self._import(plan) if self._imports else []
+        if imported:
+            step = drop_rows(step, np.array(imported))
+        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(plan.rows) + 1, np.int32))
+        result = StepResult(plan.step, nothing, plan.n_new.astype(np.int32, copy=True))
+        if len(step.tokens):
+            guessed = self._keep_states(plan)
+            hidden = self.forward.hidden(step)
+            if found:
+                result.reads = serve_reads(found, inputs, plan, self.forward, hidden, where)
+            if len(draws.sampled):
+                if len(where) != len(draws.at):
+                    hidden = hidden[np.searchsorted(where, draws.at)]
+                result.tokens = self._draw(plan, draws, hidden, result)
+            self._replay(whole, plan, guessed, result)
+        if plan.state_copies is not None and len(plan.state_copies):
+            self.forward.copy_states(plan.state_copies)
+        if self._exports:
+            self._export(plan)
+        result.seconds = time.perf_counter() - began
+        return result
+
+    def _keep_states(self, plan: StepPlan) -> np.ndarray:
+        """Copy the recurrent states of rows with guesses aside, before they run over guesses that may be wrong; -> those plan rows."""
+        if plan.state_in is None or plan.state_out is None or not plan.n_guess.any():
+            return NO_ROWS
+        guessed = np.flatnonzero(plan.n_guess)
+        aside = plan.state_out[guessed] + self.forward.caps.slots
+        self.forward.copy_states(np.stack([plan.state_in[guessed], aside], axis=1))
+        return guessed
+
+    def _replay(self, step: Step, plan: StepPlan, guessed: np.ndarray, result: StepResult) -> None:
+        """Rows with a refused guess run their accepted tokens again from the state kept aside: the same sequential update, the same bits."""
+        rows = guessed[result.n_ok[guessed] < plan.n_new[guessed]]
+        if not len(rows):
+            return
+        assert plan.state_out is not None
+        counts = result.n_ok[rows]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        at = np.arange(start[-1]) + np.repeat(plan.tokens.start[rows] - start[:-1], counts)
+        slots = plan.state_out[rows]
+        self.forward.hidden(Step(
+            plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
+            (slots + self.forward.caps.slots).astype(np.int32), slots,
+        ))
+
+    def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:
+        """Sample every place, verify guesses, fill n_ok and logprobs; -> tokens per plan row. Drawn tokens join the rows' histories."""
+        bits = self._mask_bits(plan, draws, result)
+        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, self.inputs, bits)
+        accepted = np.zeros(len(draws.sampled), np.int32)
+        if plan.n_guess.any():
+            guesses = Ragged.of([plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :] for i in draws.sampled.tolist()])
+            accepted = accept(Ragged(drawn.tokens, draws.start), guesses)
+            result.n_ok[draws.sampled] -= plan.n_guess[draws.sampled] - accepted
+        counts = np.diff(draws.start)
+        rows = np.repeat(draws.sampled, counts)
+        kept = np.arange(len(rows)) - np.repeat(draws.start[:-1], counts) <= np.repeat(accepted, counts)
+        for d in np.flatnonzero(kept & (drawn.status != 0)).tolist():
+            result.failed.setdefault(int(rows[d]), FAILURES[int(drawn.status[d])])
+        if result.failed:
+            kept &= ~np.isin(rows, list(result.failed))
+        tokens = drawn.tokens[kept]
+        self.inputs.history[draws.table_rows[kept], draws.lengths[kept]] = tokens
+        wanted = self.inputs.columns["logprobs"][draws.table_rows]
+        for d in np.flatnonzero(kept & (wanted >= 0)).tolist():
+            k = wanted[d]
+            entry = TokenLogprobs(int(drawn.tokens[d]), float(drawn.logprobs[d]), drawn.top_ids[d, :k], drawn.top_logprobs[d, :k])
+            result.logprobs.setdefault(int(rows[d]), []).append(entry)
+        start = np.zeros(len(plan.rows) + 1, np.int32)
+        np.cumsum(np.bincount(rows[kept], minlength=len(plan.rows)), out=start[1:])
+        return Ragged(tokens, start)
+
+    def _mask_bits(self, plan: StepPlan, draws: Draws, result: StepResult) -> np.ndarray | None:
+        """uint32[draws, words], all ones where no grammar applies; None when no row has one. A row whose grammar fails fails alone."""
+        masked = np.flatnonzero(plan.want[draws.sampled] & Want.MASK)
+        if not len(masked):
+            return None
+        bits = np.full((len(draws.at), self.masks.words), 0xFFFFFFFF, np.uint32)
+        for j in masked.tolist():
+            i, first = int(draws.sampled[j]), int(draws.start[j])
+            init = self.inputs.inits[int(plan.rows[i])]
+            sure = int(draws.lengths[first])
+            try:
+                drawn = self.inputs.history[init.row, init.prompt_len : sure]
+                guesses = plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :]
+                self.masks.fill(init.mask or "", drawn, guesses, bits[first : int(draws.start[j + 1])])
+            except (ValueError, KeyError, RuntimeError) as e:
+                result.failed[i] = f"grammar of this request: {e}"
+        return bits
+
+    def _import(self, plan: StepPlan) -> list[int]:
+        """Fill the blocks of rows whose state comes from a file; -> their plan rows."""
+        rows = []
+        for i, row in enumerate(plan.rows.tolist()):
+            arrays = self._imports.get(self.inputs.inits[row].request_id)
+            if arrays is not None:
+                done = int(plan.n_done[i])
+                self.forward.import_row(self._tables(row), done, done + int(plan.n_new[i]), arrays)
+                rows.append(i)
+        return rows
+
+    def _export(self, plan: StepPlan) -> None:
+        for i, row in enumerate(plan.rows.tolist()):
+            init = self.inputs.inits[row]
+            reached = int(plan.n_done[i] + plan.n_new[i])
+            if init.request_id in self._exports and reached >= init.prompt_len:
+                self._exports.pop(init.request_id)(self.forward.export_row(self._tables(row), init.prompt_len))
+
+    def _tables(self, row: int) -> list[np.ndarray]:
+        return [t[row, : int(n)] for t, n in zip(self.inputs.tables, self.inputs.filled[:, row], strict=True)]
