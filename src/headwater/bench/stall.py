@@ -43,7 +43,7 @@ def run(model: str, budget: float = 0.2, streams: int = 4, prompt: int = 7500) -
         return Request(name, ids, SamplingParams(max_tokens=None, ignore_eos=True), new, seed=n, arrival=engine.clock.now())
 
     engine.post(*(Arrive(request(f"s{i}", 100 + i, 2000)) for i in range(streams)))
-    while min((len(watch.gaps.get(f"s{i}", ())) for i in range(streams))) < 40:
+    while min(len(watch.gaps.get(f"s{i}", ())) for i in range(streams)) < 40:
         watch.turn()
     calm = [g for i in range(streams) for g in watch.gaps[f"s{i}"][10:]]
     watch.gaps.clear()
