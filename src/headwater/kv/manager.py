@@ -142,7 +142,7 @@ class KVManager:
             found.point.pins += 1
         k = self.blocks_for(end) - m
         slot = self._take_slot(now)
-        if slot is None or self._make_room(k, now) < k:
+        if slot is None or k > self.room or self._make_room(k, now) < k:  # never evict for a start that cannot succeed
             self.nodes.unref(held, now)
             if found.point is not None:
                 found.point.pins -= 1
