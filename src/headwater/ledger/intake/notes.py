@@ -143,12 +143,12 @@ def read_note(source: str, text: str, title: str = "") -> Intake:
 
 def _item(out: Intake, source: str, chunk: Chunk, excerpt: bool = False) -> None:
     works = work_keys(chunk.text)
-    plain = without_orders(chunk.text)
+    orders = find_orders(chunk.text)
+    plain = without_orders(chunk.text) if orders else chunk.text
     title = guess_title(plain, chunk.heading, works)
     if not works and title:
         works = [title_work(title)]
     ident = fingerprint("item", source, chunk.address, chunk.line, chunk.text)
-    orders = find_orders(chunk.text)
     out.records.append(Item(
         id=ident, source=source, address=chunk.address, line=chunk.line, end_line=chunk.end_line, title=chunk.heading,
         text=chunk.text[:2000] if excerpt else chunk.text, works=works, links=[u.value for u in find_links(chunk.text)],
