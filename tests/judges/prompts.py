@@ -25,10 +25,11 @@ PROMPTS = (
 
 
 def long_prompt(sentences: int = 60) -> str:
-    """A text with a thread through it: some 900 tokens at 60 sentences."""
+    """A text with a thread through it: some 1,100 tokens at 60 sentences."""
     places = ("the harbour", "a mill", "the old bridge", "a quiet square", "the northern gate", "an orchard", "the library")
     things = ("a letter", "a brass key", "two coins", "a folded map", "a lantern", "a red thread")
     days = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
     return " ".join(
-        f"On {days[i % 7]} of week {i // 7 + 1}, the traveller reached {places[i * 3 % 7]} and left {things[i * 5 % 6]} there." for i in range(sentences)
+        f"On {days[i % 7]} of week {i // 7 + 1}, the traveller reached {places[i * 3 % 7]} and left {things[i * 5 % 6]} there."
+        for i in range(sentences)
     ) + " On the next day, the traveller"

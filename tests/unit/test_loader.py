@@ -2,16 +2,22 @@
 
 import gc
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_models as tiny
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plain_forward import forward
 
 from headwater.core.errors import FormatError, UserInputError
 from headwater.kernels.ops import Attend
-from headwater.model.load.loader import load_model, open_source, plan_model
+from headwater.kernels.weights import quantise
+from headwater.model.load.loader import _quantise, load_model, open_source, plan_model
+from headwater.model.load.tensors import MatrixPart
 
 
 def changed(tmp_path: Path, name: str, **arrays) -> Path:
@@ -49,6 +55,15 @@ def test_biases_that_a_family_may_have_are_used(tmp_path):
     assert np.abs(forward(load_model(changed(tmp_path, "llama", **biases)).program, tiny.tokens(1, 5)) - plain).max() > 1e-3
 
 
+def test_a_tensor_of_an_unsupported_kind_is_refused_before_anything_is_packed(tmp_path):
+    folder = tiny.write_folder("llama", tmp_path / "m")
+    raw = (folder / "model.safetensors").read_bytes()
+    at = raw.index(b'"model.norm.weight": {"dtype": "F32"')
+    (folder / "model.safetensors").write_bytes(raw[:at] + raw[at:].replace(b'"F32"', b'"I32"', 1))
+    with pytest.raises(FormatError, match=r"'model\.norm\.weight' is stored as I32; supported: F32"):
+        plan_model(folder)
+
+
 def test_tied_models_share_one_weight_and_ignore_a_second_copy(tmp_path):
     model = load_model(changed(tmp_path, "qwen2", lm_head__weight=np.zeros((tiny.VOCAB, tiny.DIM), np.float32)))
     assert model.program.head.weight is model.program.ops[0].attrs["weight"]
@@ -75,6 +90,16 @@ def test_eight_bit_weights_stay_close_to_the_float_ones(tmp_path):
     folder, ids = tiny.write_folder("llama", tmp_path / "m"), tiny.tokens(3, 30)
     exact, rounded = (forward(load_model(folder, weights=w).program, ids) for w in ("as-is", "q8"))
     assert 0 < np.abs(exact - rounded).max() < 0.1
+
+
+@pytest.mark.parametrize("rows", [1, 16, 5000, 8192, 8200])
+def test_strips_of_a_large_matrix_make_the_same_bytes_as_the_whole(rows):
+    x = tiny.words(5, rows * 32).reshape(rows, 32).astype(np.float32)
+    part = MatrixPart("m", "F32", rows, 32, x.nbytes)
+    for how in ("q8", "q4"):
+        whole = quantise(x, how)
+        strips = _quantise(part, x.view(np.uint8).reshape(rows, -1), how)
+        assert (strips.rows, strips.layout, strips.data.tobytes()) == (rows, whole.layout, whole.data.tobytes())
 
 
 def test_an_unknown_weight_option_lists_the_known_ones(tmp_path):
@@ -157,3 +182,50 @@ def test_smollm2_loads_without_growing(smollm2):
     with open_source(smollm2) as source:
         assert source.file.nbytes * 1.05 > plan.weights > 96_000_000
         assert source.config.kvspec().bytes_per_token == 23_040
+
+
+_MEASURE = """
+import sys
+from headwater.model.load.loader import load_model, plan_model
+import headwater.kernels.native as native
+native.available()
+
+def anonymous():
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("RssAnon"))
+
+plan = plan_model(sys.argv[1])
+before = anonymous()
+model = load_model(sys.argv[1])
+print(anonymous() - before, plan.weights + plan.vectors)
+"""
+
+
+def test_loading_takes_the_memory_that_the_plan_says(smollm2):
+    """Within ten per cent: tokenizer metadata and the program are not in the plan."""
+    done = subprocess.run([sys.executable, "-c", _MEASURE, str(smollm2)], capture_output=True, text=True, check=True)
+    taken, planned = map(int, done.stdout.split())
+    assert abs(taken - planned) < 0.1 * planned
+
+
+@pytest.fixture(scope="module")
+def whole_file(tmp_path_factory):
+    """Bytes of a valid small GGUF, and where its tensor data starts."""
+    data = tiny.write_llama_gguf("llama3", tmp_path_factory.mktemp("whole") / "m.gguf").read_bytes()
+    return data, data.rindex(b"rope_freqs.weight")
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_file_with_changed_bytes_loads_or_is_one_line(whole_file, tmp_path, data):
+    """Whatever the container reader lets through, the loader must not trip over."""
+    whole, table_end = whole_file
+    changed = bytearray(whole)
+    for at, value in data.draw(st.lists(st.tuples(st.integers(4, table_end), st.integers(0, 255)), min_size=1, max_size=4)):
+        changed[at] = value
+    path = tmp_path / "changed.gguf"
+    path.write_bytes(changed)
+    try:
+        load_model(path)
+    except UserInputError as e:
+        assert "\n" not in str(e)
+        assert len(str(e)) < 1000

@@ -151,3 +151,22 @@ def test_llama3_keeps_short_waves_and_stretches_long_ones():
 def test_a_gguf_attention_factor_multiplies_what_yarn_prescribes():
     c = from_gguf(rope__scaling__type="yarn", rope__scaling__factor=4.0, rope__scaling__original_context_length=32, rope__scaling__attn_factor=0.5)
     assert c.rope.mscale() == pytest.approx(0.5 * (0.1 * math.log(4.0) + 1.0))
+
+
+def test_a_gemma_with_a_vision_tower_gets_what_its_file_leaves_out():
+    """The published 4B file names only these."""
+    c = config_from_hub("c", {"model_type": "gemma3", "vision_config": {}, "text_config": {
+        "hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024,
+    }})
+    assert (c.heads, c.kv_heads, c.head_dim, c.vocab, c.context, c.tied) == (8, 4, 256, 262208, 131072, True)
+    assert (c.windows[:6], c.rope.scaling, c.rope.factor, c.rope_local.scaling) == ((1024,) * 5 + (0,), "linear", 8.0, "none")
+
+
+@pytest.mark.parametrize("refused", [
+    lambda: config_from_gguf("m.gguf", LLAMA | {"llama.expert_count": 8}, {}),
+    lambda: config_from_hub("c", tiny.CONFIGS["llama"] | {"num_local_experts": 8}),
+])
+def test_mixtures_of_experts_are_refused_by_name(refused):
+    with pytest.raises(FormatError, match="mixture-of-experts"):
+        refused()

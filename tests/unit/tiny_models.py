@@ -57,6 +57,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
+# as many value heads as key heads: the case in which GGUF files keep the order of heads
+CONFIGS["hybrid-even"] = CONFIGS["hybrid"] | {"linear_num_value_heads": 2, "linear_value_head_dim": 16}
+
+
 def words(seed: int, count: int) -> np.ndarray:
     """float64[count] in (-1, 1)."""
     raw = np.random.PCG64(seed).random_raw(count)
@@ -77,7 +81,7 @@ def tensors(name: str) -> dict[str, np.ndarray]:
         x = words(1000 + i, int(np.prod(shape))).reshape(shape)
         is_norm = key.endswith(("norm.weight", "LayerNorm.weight"))
         if is_norm:                                                   # zero-centred where the family stores them so
-            x = 0.3 * x + (0.0 if name in ("gemma3", "hybrid") and "linear_attn" not in key else 1.0)
+            x = 0.3 * x + (0.0 if name in ("gemma3", "hybrid", "hybrid-even") and "linear_attn" not in key else 1.0)
         elif len(shape) == 1:
             x = 0.2 * x
         else:
@@ -101,12 +105,12 @@ def _decoder_shapes(name: str, c: Mapping[str, Any]) -> dict[str, tuple[int, ...
         if c.get("layer_types", ["full_attention"] * 99)[i] == "linear_attention":
             shapes |= _delta_shapes(p + "linear_attn.", c)
             continue
-        gate = 2 if name == "hybrid" else 1
+        gate = 2 if name.startswith("hybrid") else 1
         a = p + "self_attn."
         shapes |= {f"{a}q_proj.weight": (gate * q, d), f"{a}k_proj.weight": (kv, d), f"{a}v_proj.weight": (kv, d), f"{a}o_proj.weight": (d, q)}
         if name == "qwen2":
             shapes |= {f"{a}q_proj.bias": (q,), f"{a}k_proj.bias": (kv,), f"{a}v_proj.bias": (kv,)}
-        if name in ("qwen3", "gemma3", "hybrid"):
+        if name in ("qwen3", "gemma3", "hybrid", "hybrid-even"):
             shapes |= {f"{a}q_norm.weight": (hd,), f"{a}k_norm.weight": (hd,)}
     return shapes
 
@@ -208,3 +212,36 @@ def _llama3_divisors(c: Mapping[str, Any]) -> np.ndarray:
         smooth = (turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"])
         out.append(1.0 if smooth > 1 else s["factor"] if smooth < 0 else 1 / ((1 - smooth) / s["factor"] + smooth))
     return np.array(out, np.float32)
+
+
+def write_hybrid_gguf(path: Path) -> Path:
+    """The model 'hybrid-even' as GGUF: norms with their one added, the decay as minus its exponential, the convolution without its middle axis."""
+    c, hub = CONFIGS["hybrid-even"], tensors("hybrid-even")
+    names = {
+        "input_layernorm.weight": "attn_norm.weight", "post_attention_layernorm.weight": "post_attention_norm.weight",
+        "self_attn.q_proj.weight": "attn_q.weight", "self_attn.k_proj.weight": "attn_k.weight", "self_attn.v_proj.weight": "attn_v.weight",
+        "self_attn.o_proj.weight": "attn_output.weight", "self_attn.q_norm.weight": "attn_q_norm.weight",
+        "self_attn.k_norm.weight": "attn_k_norm.weight", "linear_attn.in_proj_qkv.weight": "attn_qkv.weight",
+        "linear_attn.in_proj_z.weight": "attn_gate.weight", "linear_attn.in_proj_b.weight": "ssm_beta.weight",
+        "linear_attn.in_proj_a.weight": "ssm_alpha.weight", "linear_attn.conv1d.weight": "ssm_conv1d.weight", "linear_attn.A_log": "ssm_a",
+        "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.norm.weight": "ssm_norm.weight", "linear_attn.out_proj.weight": "ssm_out.weight",
+        "mlp.gate_proj.weight": "ffn_gate.weight", "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
+    }
+    arrays = {"token_embd.weight": hub["model.embed_tokens.weight"], "output_norm.weight": hub["model.norm.weight"] + np.float32(1)}
+    for key, x in hub.items():
+        block, _, tail = key.removeprefix("model.layers.").partition(".")
+        if tail in names and block.isdigit():
+            if tail.endswith("norm.weight") and "linear_attn" not in tail:
+                x = x + np.float32(1)
+            x = -np.exp(x) if tail.endswith("A_log") else x.squeeze(1) if "conv1d" in tail else x
+            arrays[f"blk.{block}.{names[tail]}"] = x
+    rope = c["rope_parameters"]
+    arrays["blk.4.nextn.enorm.weight"] = np.ones(c["hidden_size"], np.float32)
+    return write_gguf(path, {
+        "general.architecture": "qwen35", "qwen35.block_count": 5, "qwen35.nextn_predict_layers": 1, "qwen35.embedding_length": c["hidden_size"],
+        "qwen35.context_length": 512, "qwen35.feed_forward_length": c["intermediate_size"], "qwen35.attention.head_count": 4,
+        "qwen35.attention.head_count_kv": 2, "qwen35.attention.key_length": 16, "qwen35.attention.value_length": 16,
+        "qwen35.attention.layer_norm_rms_epsilon": 1e-6, "qwen35.rope.freq_base": rope["rope_theta"], "qwen35.rope.dimension_count": 4,
+        "qwen35.ssm.conv_kernel": 4, "qwen35.ssm.state_size": 16, "qwen35.ssm.group_count": 2, "qwen35.ssm.time_step_rank": 2,
+        "qwen35.ssm.inner_size": 32, "qwen35.full_attention_interval": 4,
+    }, arrays)

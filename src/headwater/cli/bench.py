@@ -57,3 +57,98 @@ def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rou
     from headwater.bench.tasks import DECISIONS
 
     _run("decisions", DECISIONS, model, peer, json, rounds)
+
+
+@app.command("serve")
+def serve(
+    url: str = typer.Argument("http://127.0.0.1:8000", help="A running server on this machine."),
+    kind: str = typer.Option("poisson", help="poisson, constant, closed, or trace."),
+    rate: float = typer.Option(1.0, min=0.001, help="Requests per second (poisson, constant)."),
+    count: int = typer.Option(64, min=1, help="Requests in all."),
+    parallel: int = typer.Option(0, min=0, help="At most so many at once; 0: no bound (closed: 8)."),
+    prompt: int = typer.Option(256, min=1, help="Prompt tokens."),
+    output: int = typer.Option(64, min=1, help="Tokens to draw."),
+    trace: Path = typer.Option(None, help="Azure LLM trace (CSV) for kind trace."),
+    speed: float = typer.Option(1.0, min=0.001, help="How much faster than the trace."),
+    longest: int = typer.Option(4096, min=2, help="Prompt plus output of a trace row are cut to this."),
+    ttft: float = typer.Option(0.0, min=0.0, help="Objective for the first token in seconds; 0: none."),
+    tpot: float = typer.Option(0.0, min=0.0, help="Objective for the mean time per output token in seconds; 0: none."),
+    seed: int = typer.Option(0, help="Seed of arrivals and prompts."),
+    json: Path = JSON,
+) -> None:
+    """Load a server and report percentiles of TTFT, ITL and TPOT, and goodput against objectives."""
+    import asyncio
+    import time
+
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from headwater.bench import load as bench_load
+    from headwater.bench.report import Figure, Report
+    from headwater.core.errors import UserInputError
+
+    if kind not in ("poisson", "constant", "closed", "trace"):
+        raise UserInputError(f"--kind {kind}: one of poisson, constant, closed, trace", field="kind")
+    if (kind == "trace") != (trace is not None):
+        raise UserInputError("--trace: is needed for kind trace, and only there", field="trace")
+    work = bench_load.from_trace(trace, count, speed, longest) if trace else bench_load.arrivals(kind, rate, count, prompt, output, seed)
+    begin = time.perf_counter()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("requests", total=len(work))
+        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task)))
+    result = bench_load.summary(served, time.perf_counter() - begin, ttft, tpot)
+    table = Table("measure", "value", title=f"{kind}, {len(work)} requests")
+    for name, value in result.items():
+        table.add_row(name, f"{value:.4g}")
+    Console().print(table)
+    for error in sorted({s.error for s in served if s.error})[:5]:
+        Console(stderr=True).print(f"[red]{error}[/]")
+    if json:
+        report = Report(f"serve {kind}")
+        for name, value in result.items():
+            report.add(name, "headwater", Figure(name, "", [value]))
+        report.save(json)
+
+
+@app.command("decide")
+def decide(
+    folder: Path = typer.Argument(Path("../shared/data/classify"), help="Folder with BIG-Bench-Hard task files."),
+    model: str = MODEL,
+    count: int = typer.Option(100, min=1, help="Examples per task."),
+    plot: Path = typer.Option(None, help="Write a reliability plot (needs headwater[plots])."),
+    json: Path = JSON,
+) -> None:
+    """Accuracy, Brier, ECE, label mass and order consistency of decisions, beside controls that need no state or no model."""
+    from dataclasses import asdict
+    from json import dumps
+
+    from rich.console import Console
+    from rich.progress import track
+    from rich.table import Table
+
+    from headwater.bench.decide import evaluate, load_task, reliability_plot
+    from headwater.bench.report import environment
+    from headwater.core.errors import UserInputError
+    from headwater.llm import LLM
+
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise UserInputError(f"{folder}: no task files there", field=str(folder))
+    llm = LLM(model)
+    results = {}
+    for file in track(files, description="tasks", console=Console(stderr=True)):
+        results[file.stem] = evaluate(lambda rs: [r for _, r in llm.decide_requests(list(enumerate(rs)), None)], load_task(file, count))
+    llm.close()
+    table = Table("task", "n", "accuracy", "both orders", "no state", "first", "frequent", "chance", "Brier", "ECE", "floor", "mass", "consistent")
+    for name, r in results.items():
+        d = r["decisions"]
+        cells = [d.accuracy, r["both orders averaged"].accuracy, r["no state"].accuracy, r["first option"], r["most frequent place"], r["chance"]]
+        cells += [d.brier, d.ece, d.ece_floor, d.label_mass, r["order consistency"]]
+        table.add_row(name, str(r["n"]), *(f"{c:.3f}" for c in cells))
+    Console().print(table)
+    points = [p for r in results.values() for p in r["points"]]
+    if plot:
+        reliability_plot(points, plot, f"{model}: {len(points)} decisions")
+    if json:
+        json.write_text(dumps({"environment": environment(), "tasks": results}, default=asdict, indent=1) + "\n", "utf-8")

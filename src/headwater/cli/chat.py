@@ -144,7 +144,8 @@ class Chat:
             print("\n".join(f"{n} {getattr(self.params, n)}" for n in ([name] if name in _NUMBERS else _NUMBERS)))
             return
         try:
-            self.params = replace(self.params, **{name: None if value == "none" else _NUMBERS[name](value)})
+            change: dict[str, Any] = {name: None if value == "none" else _NUMBERS[name](value)}
+            self.params = replace(self.params, **change)
         except (ValueError, UserInputError) as e:
             print(f"{name}: {e}")
 

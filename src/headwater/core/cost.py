@@ -9,6 +9,7 @@ import numpy as np
 from headwater.core.plan import StepFeatures, StepPlan, Want
 
 KNEE = 16                         # tokens up to which a step is bound by reading the weights, not by arithmetic
+_SAMPLE, _READ = int(Want.SAMPLE), int(Want.READ)                  # plain ints: numpy is slow with enum members
 NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
 
 
@@ -16,8 +17,8 @@ def features(plan: StepPlan) -> StepFeatures:
     """What the cost model prices a plan by."""
     n = plan.n_new.astype(np.int64)
     context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
-    sampled = (plan.want & Want.SAMPLE) != 0
-    reads = int((plan.n_guess[sampled] + 1).sum()) + int(((plan.want & Want.READ) != 0).sum())
+    sampled = (plan.want & _SAMPLE) != 0
+    reads = int((plan.n_guess[sampled] + 1).sum()) + int(np.count_nonzero(plan.want & _READ))
     return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()))
 
 
@@ -104,10 +105,10 @@ class LearnedCost:
         self.steps += 1
         if self.steps >= self._refit_at:
             self._refit_at = self.steps + min(max(self.steps // 4, 4), 64)
-            self._fit = LinearCost(_settle(non_negative(self._gram, self._moment)))
+            self._fit = LinearCost(settle(non_negative(self._gram, self._moment)))
 
 
-def _settle(x: np.ndarray) -> tuple[float, ...]:
+def settle(x: np.ndarray) -> tuple[float, ...]:
     """Clip the slope beyond the knee so that more tokens never cost less."""
     token, beyond = NAMES.index("token"), NAMES.index("token_beyond_knee")
     x[beyond] = max(x[beyond], -x[token])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.core import registry
+from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
 from headwater.core.kvspec import KVSpec
 from headwater.engine.engine import Engine
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
 
 
@@ -109,7 +111,7 @@ def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
 
 @dataclass(frozen=True)
 class Survey:
-    """What an engine of a spec will take, known before a weight is read. Bytes; total: weights, vectors, cache and scratch once all is written."""
+    """What an engine of a spec will take, known before a weight is read; bytes, once all of it is written."""
 
     name: str
     family: str
@@ -119,11 +121,12 @@ class Survey:
     kv: KVMemory
     kv_per_token: int
     scratch: int
+    tokenizer: int
     free: int
 
     @property
     def total(self) -> int:
-        return self.weights + self.vectors + self.kv.bytes + self.scratch
+        return self.weights + self.vectors + self.kv.bytes + self.scratch + self.tokenizer
 
 
 def survey(spec: EngineSpec) -> Survey:
@@ -138,7 +141,8 @@ def survey(spec: EngineSpec) -> Survey:
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
     kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
-    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, free)
+    tokenizer = TOKENIZER_BYTES * config.vocab
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
@@ -163,16 +167,13 @@ def _tokenizer(source: Any) -> Tokenizer:
 
 
 def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
-    """Every end-of-turn id of the tokenizer and of the generation config stops."""
-    template = tokenizer.chat_template
-    if spec.chat_template is not None:
-        try:
-            template = Path(spec.chat_template).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as e:
-            raise UserInputError(f"--chat-template {spec.chat_template}: {e}", "chat_template") from None
+    """Every end-of-turn id of the tokenizer and of the generation config stops. A given template is compiled now, the model's own on first use."""
     eos = generation.get("eos_token_id", ())
     named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
-    return TextModel(name, tokenizer, template, tokenizer.turn_end_ids | named)
+    text = TextModel(name, tokenizer, tokenizer.turn_end_ids | named, Path(spec.chat_template) if spec.chat_template else None)
+    if spec.chat_template:
+        _ = text.template
+    return text
 
 
 def context_of(spec: EngineSpec, model_context: int) -> int:
@@ -202,7 +203,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
         model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
-        reference=spec.backend == "reference",
+        plain=spec.backend == "reference",
     )
     return _engine(spec, forward, text)
 
@@ -212,8 +213,9 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict))
-    return Engine(scheduler, executor, compile_grammar=text.compile_grammar)
+    cost = LearnedCost()
+    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
+    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from headwater.engine.wire import EVENT_KINDS, Wire
 def main(fd: int) -> int:
     """-> exit code. The parent alone decides when we end: Ctrl-C in a terminal reaches both of us and is its business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     wire = Wire(socket.socket(fileno=fd))
     first = wire.receive()
     if first is None or first[0] != "spec":

@@ -100,7 +100,8 @@ class Choice:
         elif ids:
             text = self._decoder.push(ids)
         usage.completion += len(ids)
-        finish, reason = out.finish, None
+        finish: FinishReason | None = out.finish
+        reason: int | str | None = None
         if found is not None:
             finish, reason = "stop", found
         elif finish is not None:

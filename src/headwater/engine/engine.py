@@ -9,15 +9,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from headwater.core.cost import features
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import CostModel, Executor
-from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult, Want
+from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import Output
 from headwater.engine.client import GRAMMAR_FIELD, EngineStats, Grammar
 from headwater.engine.clock import Clock, RealClock
 from headwater.engine.steplog import StepLog
 from headwater.sched.scheduler import Scheduler
+
+CHECK_STEPS = 64                                                    # steps between two looks at the cheap invariants
 
 log = logging.getLogger("headwater.engine")
 
@@ -29,15 +32,6 @@ class EngineExecutor(Executor, Protocol):
 
     def forget(self, request_id: str) -> None:
         """The request is over; drop its grammar and transfers."""
-
-
-def features(plan: StepPlan) -> StepFeatures:
-    """What the cost model prices a plan by."""
-    n = plan.n_new.astype(np.int64)
-    context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
-    sampled = (plan.want & Want.SAMPLE) != 0
-    reads = int((plan.n_guess[sampled] + 1).sum()) + int(((plan.want & Want.READ) != 0).sum())
-    return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()))
 
 
 class Engine:
@@ -84,6 +78,10 @@ class Engine:
         result = self._execute(plan)
         ran = self.clock.now()
         outputs += self.scheduler.apply(result, ran)
+        if self.steps % CHECK_STEPS == 0:
+            for sentence in self.scheduler.check():
+                log.error("invariant broken, its rows failed: %s", sentence)
+            outputs += self.scheduler.drain()
         f = features(plan)
         seconds = result.seconds or ran - planned
         if self._cost is not None:

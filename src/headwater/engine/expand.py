@@ -14,12 +14,14 @@ from headwater.core.params import SamplingParams, choice_seed
 from headwater.core.request import Output, ReadSpec, Request
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
 
+MESSAGE_BORDERS = 8                                                 # newest ends of turns in a prompt that are worth a checkpoint
+
 
 @dataclass(slots=True)
 class GenerateRequest:
     """What a caller wants. prompt: token ids. request_id: made up when None. max_tokens None in `params` = the rest of the context.
 
-    read_only: nothing is sampled, only `reads` are served. deadline: seconds from now after which the request fails.
+    read_only: nothing is sampled, only `reads` are served. timeout: seconds that it may wait in the queue. parent, parent_pos, hold: see `Request`.
     """
 
     prompt: Sequence[int] | np.ndarray
@@ -34,6 +36,7 @@ class GenerateRequest:
     parent: str | None = None
     parent_pos: int = 0
     hold: bool = False
+    timeout: float | None = None
 
 
 def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozenset[int], arrival: float = 0.0) -> list[Request]:
@@ -60,13 +63,15 @@ def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozense
         reads = replace(reads, score_from=1, prompt_top=p.prompt_logprobs)
     max_new = 0 if g.read_only else p.max_tokens if p.max_tokens is not None else room
     stops = (frozenset() if p.ignore_eos else stop_ids) | frozenset(p.stop_token_ids)
+    ends = np.flatnonzero(np.isin(prompt, list(stop_ids)))[-MESSAGE_BORDERS:] + 1
     seed = p.seed if p.seed is not None else secrets.randbits(63)
     root = g.request_id or f"req-{uuid.uuid4().hex[:24]}"
     return [
         Request(
             request_id=root if i == 0 else f"{root}/{i}", prompt=prompt, params=p, max_new=max_new, stop_ids=stops, seed=choice_seed(seed, i),
             arrival=arrival, priority=g.priority, owner=g.owner, cache_salt=g.cache_salt, parent=g.parent if i == 0 else root,
-            parent_pos=g.parent_pos if i == 0 else len(prompt), hold=g.hold and i == 0, reads=reads if i == 0 else ReadSpec(),
+            parent_pos=g.parent_pos if i == 0 else len(prompt), hold=g.hold and i == 0, borders=tuple(ends.tolist()),
+            deadline=None if g.timeout is None else arrival + g.timeout, reads=reads if i == 0 else ReadSpec(),
             mask=None if g.grammar is None else (root if i == 0 else f"{root}/{i}"),
         )
         for i in range(1 if g.read_only else p.n)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -104,11 +104,12 @@ class Front:
     async def start(self) -> None:
         """Start the engine; returns when it can take requests."""
         loop = asyncio.get_running_loop()
-        await asyncio.to_thread(
-            self.client.start,
-            lambda outputs: loop.call_soon_threadsafe(self._deliver, outputs),
-            lambda reason: loop.call_soon_threadsafe(self._on_lost, reason),
-        )
+
+        def soon(call: Callable[[Any], None], value: Any) -> None:
+            with contextlib.suppress(RuntimeError):                 # the loop is closed: nobody waits for this any more
+                loop.call_soon_threadsafe(call, value)
+
+        await asyncio.to_thread(self.client.start, lambda o: soon(self._deliver, o), lambda reason: soon(self._on_lost, reason))
 
     async def close(self) -> None:
         """Stop the engine; open streams end with an error."""
@@ -199,7 +200,7 @@ class Front:
     @property
     def model_info(self) -> ModelInfo:
         i = self.client.info
-        return ModelInfo(self.text.name, i.context, i.vocabulary, self.text.stop_ids, self.text.template is not None, i.identity)
+        return ModelInfo(self.text.name, i.context, i.vocabulary, self.text.stop_ids, self.text.has_chat, i.identity)
 
     def stats(self) -> EngineStats:
         return self.client.stats()
@@ -210,7 +211,7 @@ class Front:
 
     # -- text ----------------------------------------------------------------------------------------------------------------------------
 
-    def render_chat(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, **names: Any) -> list[int]:
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **names: Any) -> list[int]:
         """See `TextModel.render_chat`."""
         return self.text.render_chat(messages, tools, **names)
 

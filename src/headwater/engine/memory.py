@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +67,10 @@ def share_kv(spec: KVSpec, budget: int, context: int) -> KVMemory:
     blocks = tuple(max(1, int(n * share)) for share in shares)
     one_row = -(-context // BLOCK_TOKENS) + 1
     if spec.groups and n < one_row:
-        need = int(one_row * per_block) + slots * spec.bytes_per_slot
+        need = math.ceil(one_row * per_block) + slots * spec.bytes_per_slot
         raise UserInputError(
             f"--kv-memory: {budget / 2**20:,.0f} MiB hold {n * BLOCK_TOKENS:,} tokens, one context is {context:,}; "
-            f"give at least {need / 2**20:,.0f}M or a shorter --context", "kv_memory",
+            f"give at least {math.ceil(need / 2**20):,}M or a shorter --context", "kv_memory",
         )
     return KVMemory(blocks, slots, sum(b * g.bytes_per_block for b, g in zip(blocks, spec.groups, strict=True)) + slots * spec.bytes_per_slot)
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from headwater.core.plan import StepFeatures
 
-RECORD = np.dtype([
-    ("step", "i8"), ("at", "f8"), ("tokens", "i4"), ("rows", "i4"), ("reads", "i4"), ("kv_positions", "i8"), ("guesses", "i4"),
-    ("accepted", "i4"), ("plan_seconds", "f8"), ("step_seconds", "f8"), ("apply_seconds", "f8"),
-])
+NAMES = (
+    "step", "at", "tokens", "rows", "reads", "kv_positions", "guesses", "accepted", "plan_seconds", "step_seconds", "apply_seconds",
+)
+RECORD = np.dtype(list(zip(NAMES, ["i8", "f8", "i4", "i4", "i4", "i8", "i4", "i4", "f8", "f8", "f8"], strict=True)))
 
 
 class StepLog:
@@ -34,4 +34,4 @@ class StepLog:
     def save(self, path: Path) -> None:
         """One JSON object per line and step."""
         with path.open("w", encoding="utf-8") as f:
-            f.writelines(json.dumps(dict(zip(RECORD.names, row.tolist(), strict=True))) + "\n" for row in self.records())
+            f.writelines(json.dumps(dict(zip(NAMES, row.tolist(), strict=True))) + "\n" for row in self.records())

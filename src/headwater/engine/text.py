@@ -2,46 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from headwater.core.errors import UserInputError
 from headwater.engine.client import Grammar
 from headwater.text.detok import StreamDecoder
 from headwater.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from headwater.text.template import ChatTemplate
+
 
 @dataclass(slots=True)
 class TextModel:
-    """name: what `/v1/models` lists. stop_ids: every end-of-turn id of the model. template None: chat is refused with a hint."""
+    """name: what `/v1/models` lists. stop_ids: every end-of-turn id of the model. template_file: replaces the model's own chat template."""
 
     name: str
     tokenizer: Tokenizer
-    template: str | None
     stop_ids: frozenset[int]
-    _compiled: Any = None
+    template_file: Path | None = None
+    _template: ChatTemplate | None = None
+
+    @property
+    def has_chat(self) -> bool:
+        """Whether chat is possible; without a template it is refused with a hint."""
+        return self.template_file is not None or self.tokenizer.chat_template is not None
+
+    @property
+    def template(self) -> ChatTemplate:
+        """Compiled on first use: completion alone needs no template engine. Raises FormatError for a file that is no template."""
+        if self._template is None:
+            from headwater.text.template import ChatTemplate
+
+            self._template = ChatTemplate.of(self.tokenizer, self.template_file)
+        return self._template
 
     def render_chat(
         self,
-        messages: Sequence[dict[str, Any]],
-        tools: Sequence[dict[str, Any]] | None = None,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
         *,
         add_generation_prompt: bool = True,
-        **names: Any,
+        continue_final_message: bool = False,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        **options: Any,
     ) -> list[int]:
-        """Messages as OpenAI writes them -> ids. names: further variables of the template (`enable_thinking=False`).
+        """Messages as OpenAI writes them -> ids. options: further variables of the template (`enable_thinking=False`).
 
         Raises UserInputError where the model has no chat template or the template refuses the messages.
         """
-        if self.template is None:
-            hint = "give one with --chat-template FILE, or use /v1/completions"
-            raise UserInputError(f"messages: {self.name} has no chat template; {hint}", "messages")
-        if self._compiled is None:                                  # compiled on first use: completion alone needs no template engine
-            from headwater.text.template import ChatTemplate
-
-            self._compiled = ChatTemplate(self.template, self.tokenizer)
-        text = self._compiled.render(messages, tools=tools, add_generation_prompt=add_generation_prompt, **names)
+        text = self.template.render(
+            messages, tools=tools, add_generation_prompt=add_generation_prompt, continue_final_message=continue_final_message, documents=documents,
+            options=options,
+        )
         return self.tokenizer.encode(text, add_special=False)
 
     def stream(self, skip_special: bool = True) -> StreamDecoder:

@@ -192,7 +192,8 @@ def _q6_k(b: np.ndarray) -> Codes:
 
 def _q2_k(b: np.ndarray) -> Codes:
     s = b[..., :16]
-    return Codes(_flat(_two_bit(b[..., 16:80])), 0, 256, 16, _half(b, 80), -_half(b, 82), _flat((s & 15).astype(np.int16)), _flat((s >> 4).astype(np.int16)))
+    sub, submin = _flat((s & 15).astype(np.int16)), _flat((s >> 4).astype(np.int16))
+    return Codes(_flat(_two_bit(b[..., 16:80])), 0, 256, 16, _half(b, 80), -_half(b, 82), sub, submin)
 
 
 def _q3_k(b: np.ndarray) -> Codes:

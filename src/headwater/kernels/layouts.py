@@ -13,6 +13,7 @@ sub-scales [256 / gran][16], then sub-minima. Rows beyond the last are zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class Layout:
         return groups * -(-cols // (BLOCK * self.blocks)) * self.chunk_bytes
 
 
-FLOAT_TYPES = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
+FLOAT_TYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "bf16": np.dtype("<u2")}
 LAYOUTS: dict[str, Layout] = {
     layout.name: layout
     for layout in (

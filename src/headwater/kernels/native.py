@@ -12,7 +12,15 @@ import importlib.util
 import os
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from headwater.kernels.program import Head
+    from headwater.kernels.weights import Weight
+
+KERNEL_VERSION = 1                 # raise it with every change that moves bits: it is part of the KV identity
 
 
 class NativeError(RuntimeError):
@@ -119,3 +127,112 @@ def _cgroup_cpus(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/se
             if folder == base:
                 break
     return min(limits, default=None)
+
+
+def signature() -> str:
+    """What bits are promised for (ADR 001, 9): the family of instruction sets that agree, and the version of the kernels."""
+    return f"lanes16-{KERNEL_VERSION}" if available() else f"numpy-{KERNEL_VERSION}"
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    if x.ndim != 2:
+        raise ValueError(f"expected float32[rows, columns], got shape {x.shape}")
+    return np.ascontiguousarray(x, np.float32)
+
+
+def _vector(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x, np.float32)
+
+
+def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None) -> np.ndarray:
+    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias; bits of a row do not depend on the others."""
+    out = np.empty((len(x), weight.rows), np.float32)
+    library().linear(weight.native, _rows(x), None if bias is None else _vector(bias), out)
+    return out
+
+
+def linear_rows(x: np.ndarray, weight: Weight, ids: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """f32[n, len(ids)]: only these rows of the weight, the same bits as `linear(x, weight, bias)[:, ids]`."""
+    out = np.empty((len(x), len(ids)), np.float32)
+    library().linear_rows(weight.native, _rows(x), np.ascontiguousarray(ids, np.int32), None if bias is None else _vector(bias), out)
+    return out
+
+
+def gather(weight: Weight, ids: np.ndarray) -> np.ndarray:
+    """Rows `ids` dequantised: f32[len(ids), cols]."""
+    out = np.empty((len(ids), weight.cols), np.float32)
+    library().gather(weight.native, np.ascontiguousarray(ids, np.int32), out)
+    return out
+
+
+def quantise_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """f32[n, cols] -> int8[n, cols], f32[n, cols / 32] (ADR 001, 1)."""
+    rows = _rows(x)
+    q, scale = np.empty(rows.shape, np.int8), np.empty((len(rows), rows.shape[1] // 32), np.float32)
+    library().quantise_rows(rows, q, scale)
+    return q, scale
+
+
+def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    """Each head of len(weight) channels by itself; f32[n, dim]."""
+    out = np.empty(x.shape, np.float32)
+    library().rms_norm(_rows(x), _vector(weight), eps, out)
+    return out
+
+
+def gated_rms_norm(x: np.ndarray, gate: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    """rms_norm(x) · silu(gate), f32[n, dim]."""
+    out = np.empty(x.shape, np.float32)
+    library().gated_rms_norm(_rows(x), _rows(gate), _vector(weight), eps, out)
+    return out
+
+
+def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> np.ndarray:
+    """f32[n, dim]."""
+    out = np.empty(x.shape, np.float32)
+    library().layer_norm(_rows(x), _vector(weight), _vector(bias), eps, out)
+    return out
+
+
+def silu_mul(gate_up: np.ndarray) -> np.ndarray:
+    """f32[n, 2·d] -> silu(gate) · up, f32[n, d]."""
+    return _gate(gate_up, gelu=False)
+
+
+def gelu_mul(gate_up: np.ndarray) -> np.ndarray:
+    """f32[n, 2·d] -> gelu_tanh(gate) · up, f32[n, d]."""
+    return _gate(gate_up, gelu=True)
+
+
+def _gate(gate_up: np.ndarray, gelu: bool) -> np.ndarray:
+    out = np.empty((len(gate_up), gate_up.shape[1] // 2), np.float32)
+    library().gate_mul(_rows(gate_up), gelu, out)
+    return out
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """Exact gelu (erf), f32[n, d]."""
+    out = np.empty(x.shape, np.float32)
+    library().gelu(_rows(x), out)
+    return out
+
+
+def sigmoid_mul(x: np.ndarray, gate: np.ndarray) -> np.ndarray:
+    """x · sigmoid(gate), f32[n, d]."""
+    out = np.empty(x.shape, np.float32)
+    library().sigmoid_mul(_rows(x), _rows(gate), out)
+    return out
+
+
+def softcap(x: np.ndarray, scale: float, cap: float, out: np.ndarray | None = None) -> np.ndarray:
+    """cap · tanh(x · scale / cap), cap 0 = x · scale; out may be x."""
+    if out is None:
+        out = np.empty(x.shape, np.float32)
+    library().softcap(_rows(x), scale, cap, out)
+    return out
+
+
+def logits(hidden: np.ndarray, head: Head, ids: np.ndarray | None = None) -> np.ndarray:
+    """f32[n, dim] -> f32[n, vocabulary], or only the columns `ids` with the same bits."""
+    y = linear(hidden, head.weight) if ids is None else linear_rows(hidden, head.weight, ids)
+    return y if head.softcap == 0 and head.scale == 1 else softcap(y, head.scale, head.softcap, out=y)

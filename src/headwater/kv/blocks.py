@@ -82,14 +82,14 @@ class Nodes:
         """How many nodes can be made without evicting anything."""
         return min([self.ids.n_free, *(p.n_free for p in self.pools)])
 
-    def take(self, n: int, depth: int, now: float) -> np.ndarray:
-        """int32[n] new unpublished nodes of one row with depths `depth`, `depth` + 1, …; one reference each."""
+    def take(self, n: int, depth: np.ndarray, now: float) -> np.ndarray:
+        """int32[n] new unpublished nodes at block indices `depth` (int32[n]) of their rows; one reference each."""
         ids = self.ids.take(n)
         for g, pool in enumerate(self.pools):
             self.blocks[g, ids] = pool.take(n)
         self.parent[ids] = UNPUBLISHED
         self.filled[ids] = self.kids[ids] = self.hits[ids] = 0
-        self.depth[ids] = np.arange(depth, depth + n, dtype=np.int32)
+        self.depth[ids] = depth
         self.created[ids] = self.last_use[ids] = now
         self.live[ids] = True
         self.point[ids] = False

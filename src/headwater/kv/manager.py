@@ -200,12 +200,28 @@ class KVManager:
             self._extend(chain, self._make_room(k, now), now)
         return min(end, chain.n * self.block)
 
+    def reserve_each(self, chains: list[Chain], now: float) -> bool:
+        """One block more for each chain if free memory has them all; False (nothing changed) otherwise."""
+        n = len(chains)
+        if self.denies is not None or self.nodes.n_free < n or any(p.n_free < n for p in self.pools):
+            return False
+        nodes = self.nodes.take(n, np.array([c.n for c in chains], np.int32), now).tolist()
+        windows = [pool.take(n).tolist() for pool in self.pools]
+        for i, chain in enumerate(chains):
+            at = chain.n
+            chain.grow(at + 1)
+            chain.nodes[at] = nodes[i]
+            for w, ids in enumerate(windows):
+                chain.windows[w][at] = ids[i]
+            chain.n = at + 1
+        return True
+
     def _extend(self, chain: Chain, k: int, now: float) -> None:
         if k <= 0:
             return
         n = chain.n
         chain.grow(n + k)
-        chain.nodes[n : n + k] = self.nodes.take(k, n, now)
+        chain.nodes[n : n + k] = self.nodes.take(k, np.arange(n, n + k, dtype=np.int32), now)
         for w, pool in enumerate(self.pools):
             chain.windows[w][n : n + k] = pool.take(k)
         chain.n = n + k
@@ -250,20 +266,34 @@ class KVManager:
         ids = tokens[first * block : last * block]
         sums = self.index.sums(chain.seed, first, ids)
         keys: list[int] = mix(sums).tolist()
-        for i, key in enumerate(keys):
-            node = int(chain.nodes[first + i])
-            known = self.index.publish(node, chain.tip, key, ids[i * block : (i + 1) * block])
-            if known < 0:
-                chain.private = True
+        for i, (key, total) in enumerate(zip(keys, sums.tolist(), strict=True)):
+            if not self._publish(chain, key, total, ids[i * block : (i + 1) * block]):
                 break
-            if known != node:
-                twin = np.array([known], np.int32)
-                self.nodes.ref(twin, float(self.nodes.last_use[node]))
-                chain.shadows.append(known)
-            chain.tip, chain.seed, chain.published = known, int(sums[i]), first + i + 1
-            if chain.loose:
-                self._settle(chain, known, (first + i) * block, (first + i + 1) * block)
         return keys
+
+    def commit_next(self, chains: list[Chain], ids: np.ndarray) -> list[int]:
+        """Publish the next block of each of several chains (none private); ids int32[chains, block]; their keys."""
+        sums = self.index.next_sums(np.array([c.seed for c in chains], np.uint64), np.array([c.published for c in chains]), ids)
+        keys: list[int] = mix(sums).tolist()
+        for chain, key, total, row in zip(chains, keys, sums.tolist(), ids, strict=True):
+            self._publish(chain, key, total, row)
+        return keys
+
+    def _publish(self, chain: Chain, key: int, total: int, ids: np.ndarray) -> bool:
+        """Publish a chain's next block; False when its history must stay private from here on."""
+        at = chain.published
+        node = int(chain.nodes[at])
+        known = self.index.publish(node, chain.tip, key, ids)
+        if known < 0:
+            chain.private = True
+            return False
+        if known != node:                                           # somebody computed the same tokens: later blocks hang below the first copy
+            self.nodes.ref(np.array([known], np.int32), float(self.nodes.last_use[node]))
+            chain.shadows.append(known)
+        chain.tip, chain.seed, chain.published = known, total, at + 1
+        if chain.loose:
+            self._settle(chain, known, at * self.block, (at + 1) * self.block)
+        return True
 
     def _settle(self, chain: Chain, node: int, begin: int, end: int) -> None:
         """Tie loose checkpoints of positions in (begin, end] to the node that now covers them."""

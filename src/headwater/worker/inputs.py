@@ -20,7 +20,7 @@ COLUMNS = {
 class Inputs:
     """Struct of arrays over table rows; arrays double when a row id does not fit.
 
-    tables[g]: int32[rows, context blocks], -1 where nothing is kept; history: int32[rows, context], of which known[row] tokens are valid.
+    tables[g]: int32[rows, context blocks], -1 where nothing is kept; history: int32[rows, context + 1], of which known[row] tokens are valid.
     columns: name -> array[rows] (COLUMNS). inits: the RowInit of each present row. bias: (ids, float32 values), allowed: uint32 bits over the
     vocabulary, of rows that have them.
     """
@@ -29,10 +29,10 @@ class Inputs:
         self.vocabulary = vocabulary
         self.width = -(-context // BLOCK_TOKENS)
         self.tables = [np.full((rows, self.width), -1, np.int32) for _ in spec.groups]
-        self.history = np.zeros((rows, self.width * BLOCK_TOKENS), np.int32)
+        self.history = np.zeros((rows, self.width * BLOCK_TOKENS + 1), np.int32)   # one more: the token drawn at the very end
         self.known = np.zeros(rows, np.int32)
         self.filled = np.zeros((len(spec.groups), rows), np.int32)  # table entries in use, per group
-        self.columns = {name: np.zeros(rows, kind) for name, kind in COLUMNS.items()}
+        self.columns: dict[str, np.ndarray] = {name: np.zeros(rows, kind) for name, kind in COLUMNS.items()}
         self.inits: dict[int, RowInit] = {}
         self.bias: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.allowed: dict[int, np.ndarray] = {}

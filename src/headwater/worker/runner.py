@@ -106,21 +106,22 @@ class Runner:
         imported = self._import(plan) if self._imports else []
         if imported:
             step = drop_rows(step, np.array(imported))
-        result = StepResult(plan.step, Ragged.of([]), plan.n_new.astype(np.int32, copy=True))
-        tokens = [np.zeros(0, np.int32)] * len(plan.rows)
+        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(plan.rows) + 1, np.int32))
+        result = StepResult(plan.step, nothing, plan.n_new.astype(np.int32, copy=True))
         if len(step.tokens):
             guessed = self._keep_states(plan)
             hidden = self.forward.hidden(step)
             if found:
                 result.reads = serve_reads(found, inputs, plan, self.forward, hidden, where)
             if len(draws.sampled):
-                self._draw(plan, draws, hidden[np.searchsorted(where, draws.at)] if len(where) != len(draws.at) else hidden, result, tokens)
+                if len(where) != len(draws.at):
+                    hidden = hidden[np.searchsorted(where, draws.at)]
+                result.tokens = self._draw(plan, draws, hidden, result)
             self._replay(whole, plan, guessed, result)
         if plan.state_copies is not None and len(plan.state_copies):
             self.forward.copy_states(plan.state_copies)
         if self._exports:
             self._export(plan)
-        result.tokens = Ragged.of(tokens)
         result.seconds = time.perf_counter() - began
         return result
 
@@ -148,38 +149,32 @@ class Runner:
             (slots + self.forward.caps.slots).astype(np.int32), slots,
         ))
 
-    def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult, tokens: list[np.ndarray]) -> None:
-        """Sample every place, verify guesses, fill tokens, n_ok and logprobs."""
-        inputs = self.inputs
+    def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:
+        """Sample every place, verify guesses, fill n_ok and logprobs; -> tokens per plan row. Drawn tokens join the rows' histories."""
         bits = self._mask_bits(plan, draws, result)
-        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, inputs, bits)
+        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, self.inputs, bits)
         accepted = np.zeros(len(draws.sampled), np.int32)
         if plan.n_guess.any():
             guesses = Ragged.of([plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :] for i in draws.sampled.tolist()])
             accepted = accept(Ragged(drawn.tokens, draws.start), guesses)
             result.n_ok[draws.sampled] -= plan.n_guess[draws.sampled] - accepted
-        wanted = inputs.columns["logprobs"][draws.table_rows]
-        for j, i in enumerate(draws.sampled.tolist()):
-            first = int(draws.start[j])
-            last = first + int(accepted[j]) + 1
-            status = int(drawn.status[first:last].max())
-            if status:
-                result.failed.setdefault(i, FAILURES[status])
-            if i in result.failed:
-                continue
-            tokens[i] = drawn.tokens[first:last]
-            if (k := int(wanted[first])) >= 0:
-                result.logprobs[i] = [
-                    TokenLogprobs(int(drawn.tokens[d]), float(drawn.logprobs[d]), drawn.top_ids[d, :k], drawn.top_logprobs[d, :k])
-                    for d in range(first, last)
-                ]
-            self._learn_tokens(draws, first, tokens[i])
-
-    def _learn_tokens(self, draws: Draws, first: int, tokens: np.ndarray) -> None:
-        """Drawn tokens join the row's history, where penalties and grammars see them."""
-        row, at = int(draws.table_rows[first]), int(draws.lengths[first])
-        end = min(at + len(tokens), self.inputs.history.shape[1])
-        self.inputs.history[row, at:end] = tokens[: end - at]
+        counts = np.diff(draws.start)
+        rows = np.repeat(draws.sampled, counts)
+        kept = np.arange(len(rows)) - np.repeat(draws.start[:-1], counts) <= np.repeat(accepted, counts)
+        for d in np.flatnonzero(kept & (drawn.status != 0)).tolist():
+            result.failed.setdefault(int(rows[d]), FAILURES[int(drawn.status[d])])
+        if result.failed:
+            kept &= ~np.isin(rows, list(result.failed))
+        tokens = drawn.tokens[kept]
+        self.inputs.history[draws.table_rows[kept], draws.lengths[kept]] = tokens
+        wanted = self.inputs.columns["logprobs"][draws.table_rows]
+        for d in np.flatnonzero(kept & (wanted >= 0)).tolist():
+            k = wanted[d]
+            entry = TokenLogprobs(int(drawn.tokens[d]), float(drawn.logprobs[d]), drawn.top_ids[d, :k], drawn.top_logprobs[d, :k])
+            result.logprobs.setdefault(int(rows[d]), []).append(entry)
+        start = np.zeros(len(plan.rows) + 1, np.int32)
+        np.cumsum(np.bincount(rows[kept], minlength=len(plan.rows)), out=start[1:])
+        return Ragged(tokens, start)
 
     def _mask_bits(self, plan: StepPlan, draws: Draws, result: StepResult) -> np.ndarray | None:
         """uint32[draws, words], all ones where no grammar applies; None when no row has one. A row whose grammar fails fails alone."""

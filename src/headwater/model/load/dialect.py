@@ -38,6 +38,7 @@ _BERT_BLOCK = {
     "layer_output_norm": "output.LayerNorm",
 }
 _BLOCK_NAME = re.compile(r"blk\.(\d+)\.(.+)")
+_HEADS = ("lm_head.weight", "language_model.lm_head.weight")
 _STEMS = ("model.", "", "model.language_model.", "language_model.model.", "bert.")
 # tensors that no text forward pass reads
 _NEVER_READ = re.compile(
@@ -65,7 +66,7 @@ class Dialect:
         if c.source == "gguf":
             return name
         if name == "output.weight":
-            return "lm_head.weight"
+            return next((h for h in _HEADS if h in self._tensors), _HEADS[0])
         block = _BLOCK_NAME.fullmatch(name)
         if c.family == "bert":
             return self._stem + (f"encoder.layer.{block[1]}.{_swap(block[2], _BERT_BLOCK)}" if block else _BERT_TOP.get(name, name))
@@ -93,8 +94,13 @@ class Dialect:
 
     def unread(self, read: set[str]) -> list[str]:
         """Names in the file that nothing asked for and that a forward pass would need somebody to ask for."""
-        spare = {"lm_head.weight", "output.weight"} if self._config.tied else set()
-        return [n for n in self._tensors if n not in read and n not in spare and not _NEVER_READ.fullmatch(n)]
+        spare = {*_HEADS, "output.weight"} if self._config.tied else set()
+        return [n for n in self._tensors if n not in read and n not in spare and not _NEVER_READ.fullmatch(n) and not self._guesses_ahead(n)]
+
+    def _guesses_ahead(self, name: str) -> bool:
+        """GGUF files of hybrid models append blocks that only guess further tokens."""
+        block = _BLOCK_NAME.fullmatch(name)
+        return self._config.family == "hybrid" and block is not None and int(block[1]) >= self._config.layers
 
 
 def _swap(tail: str, table: Mapping[str, str]) -> str:

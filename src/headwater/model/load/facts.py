@@ -34,6 +34,11 @@ class Facts:
             raise self.wrong(key, f"is {_show(value)}; an object is needed")
         return Facts(self.label, {f"{self.prefix}{key}.{k}": v for k, v in value.items()}, f"{self.prefix}{key}.")
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Facts:
+        """The same metadata where what is missing has a value."""
+        given = {k: v for k, v in self.values.items() if v is not None}
+        return Facts(self.label, {self.prefix + k: v for k, v in defaults.items()} | given, self.prefix)
+
     def integer(self, key: str, default: int | None = _MISSING, low: int = 0, high: int = MAX_INTEGER) -> int:
         """Whole number in [low, high]. Raises FormatError."""
         value = self._get(key, default)
@@ -66,6 +71,13 @@ class Facts:
         if isinstance(value, list | tuple | np.ndarray):
             return tuple(self._integer(key, v, low, high) for v in self._items(key, value, count))
         return (self._integer(key, value, low, high),) * count
+
+    def flags(self, key: str, count: int) -> tuple[bool, ...]:
+        """A list of `count` truth values."""
+        value = self._get(key, _MISSING)
+        if not isinstance(value, list | tuple | np.ndarray) or not all(isinstance(v, bool | np.bool_) for v in value[:MAX_ITEMS]):
+            raise self.wrong(key, f"is {_show(value)}; a list of {count} truth values is needed")
+        return tuple(bool(v) for v in self._items(key, value, count))
 
     def numbers(self, key: str, count: int) -> tuple[float, ...]:
         """A list of `count` finite numbers."""

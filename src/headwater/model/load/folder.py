@@ -18,17 +18,21 @@ _POOLING_KEYS: dict[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "poolin
 
 @dataclass(frozen=True, slots=True)
 class HubFolder:
-    """config: config.json. generation: generation_config.json, empty when absent. pooling: 'none' unless the folder says how to pool."""
+    """config: config.json. generation: generation_config.json, empty when absent.
+
+    pooling, normalise: how hidden rows become an embedding; 'none' and True unless the folder says otherwise.
+    """
 
     config: Mapping[str, Any]
     generation: Mapping[str, Any]
     pooling: Pooling
+    normalise: bool
 
     @classmethod
     def read(cls, folder: Path) -> HubFolder:
         """Raises FormatError for a file that is not a JSON object."""
         generation = folder / "generation_config.json"
-        return cls(read_json(folder / "config.json"), read_json(generation) if generation.is_file() else {}, _pooling(folder))
+        return cls(read_json(folder / "config.json"), read_json(generation) if generation.is_file() else {}, _pooling(folder), _normalise(folder))
 
 
 def is_hub_folder(folder: Path) -> bool:
@@ -46,6 +50,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if len(text) > MAX_JSON:
         raise FormatError(f"{label}: larger than {MAX_JSON:,} bytes, which no such file is", field=path.name)
     return parse_json_object(text, label)
+
+
+def _normalise(folder: Path) -> bool:
+    """sentence-transformers lists its steps in modules.json; without that file embeddings are scaled to length one."""
+    path = folder / "modules.json"
+    return not path.is_file() or "Normalize" in path.read_text(errors="replace")[:MAX_JSON]
 
 
 def _pooling(folder: Path) -> Pooling:

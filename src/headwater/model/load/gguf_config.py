@@ -29,6 +29,8 @@ def config_from_gguf(label: str, metadata: Mapping[str, Any], tensors: Mapping[s
         known = ", ".join(sorted(ARCHITECTURES))
         raise FormatError(f"{label}: architecture '{arch[:60]}' is not supported; supported: {known}", field="general.architecture")
     f = Facts(label, metadata, f"{arch}.")
+    if f.integer("expert_count", 0):
+        raise f.wrong("expert_count", "is set: mixture-of-experts models are not supported")
     shape = _shape(f, tensors)
     family = ARCHITECTURES[arch]
     common: dict[str, Any] = {
@@ -58,6 +60,7 @@ def with_rope_divisors(config: ModelConfig, divisors: np.ndarray) -> ModelConfig
 
 def _shape(f: Facts, tensors: Mapping[str, Any]) -> dict[str, int]:
     layers = f.integer("block_count", low=1, high=LIMITS["layers"])
+    layers -= f.integer("nextn_predict_layers", 0, high=layers - 1)  # blocks that only guess further tokens come last
     dim = f.integer("embedding_length", low=1, high=LIMITS["dim"])
     heads = _same_in_all(f, "attention.head_count", layers, None)
     kv_heads = _same_in_all(f, "attention.head_count_kv", layers, heads)
@@ -125,11 +128,14 @@ def _gemma3(f: Facts, common: dict[str, Any]) -> dict[str, Any]:
 
 def _hybrid(f: Facts, layers: int) -> dict[str, Any]:
     every = f.integer("full_attention_interval", 4, low=1, high=LIMITS["layers"])
+    recurrent = [(i + 1) % every != 0 for i in range(layers)]
+    if f.has("attention.recurrent_layers"):
+        recurrent = list(f.flags("attention.recurrent_layers", layers + f.integer("nextn_predict_layers", 0, high=64)))[:layers]
     value_heads, inner = f.integer("ssm.time_step_rank", high=4096, low=1), f.integer("ssm.inner_size", high=LIMITS["ffn"], low=1)
     if inner % value_heads:
         raise f.wrong("ssm.inner_size", f"is {inner}, not a multiple of the {value_heads} heads in ssm.time_step_rank")
     return {
-        "kinds": tuple("attention" if (i + 1) % every == 0 else "delta" for i in range(layers)),
+        "kinds": tuple("delta" if r else "attention" for r in recurrent),
         "delta": DeltaConfig(
             key_heads=f.integer("ssm.group_count", low=1, high=4096), value_heads=value_heads, key_dim=f.integer("ssm.state_size", low=1, high=4096),
             value_dim=inner // value_heads, conv_width=f.integer("ssm.conv_kernel", low=2, high=64),

@@ -14,15 +14,20 @@ MODEL_TYPES = {
     "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3_text": "gemma3", "gemma3": "gemma3", "bert": "bert",
     "qwen3_5_text": "hybrid", "qwen3_5": "hybrid",
 }
-# what the model type's own library assumes where config.json is silent
+# what the model type's own library assumes where config.json is silent (published Gemma 3 files leave most of it out)
+_SILENT: dict[str, dict[str, Any]] = {
+    "gemma3": {
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262_208, "max_position_embeddings": 131_072,
+        "sliding_window": 4096, "query_pre_attn_scalar": 256, "tie_word_embeddings": True,
+    },
+    "hybrid": {"head_dim": 256},
+}
 _THETA = {"gemma3": 1e6}
-_HEAD_DIM = {"gemma3": 256, "hybrid": 256}
-_TIED = {"gemma3": True}
 _SCALING_NAMES = {"default": "none", "su": "longrope"}
 
 
-def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "none") -> ModelConfig:
-    """values: the parsed config.json; pooling: from the folder's pooling configuration, for encoders.
+def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "none", normalise: bool = True) -> ModelConfig:
+    """values: the parsed config.json; pooling, normalise: from the folder's other files, for encoders.
 
     Raises FormatError naming the key for anything missing, mistyped or inconsistent.
     """
@@ -36,12 +41,16 @@ def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "n
     if f.has("text_config"):                                         # models with a vision tower keep the language part here
         f = f.under("text_config")
     family = MODEL_TYPES[kind]
+    f = f.with_defaults(_SILENT.get(family, {}))
+    for key in ("num_local_experts", "num_experts"):
+        if f.has(key):
+            raise f.wrong(key, "is set: mixture-of-experts models are not supported")
     layers = f.integer("num_hidden_layers", low=1, high=LIMITS["layers"])
     dim = f.integer("hidden_size", low=1, high=LIMITS["dim"])
     heads = f.integer("num_attention_heads", low=1, high=LIMITS["heads"])
-    if not f.has("head_dim") and family not in _HEAD_DIM and dim % heads:
+    if not f.has("head_dim") and dim % heads:
         raise f.wrong("num_attention_heads", f"is {heads}, which does not divide hidden_size {dim}")
-    head_dim = f.integer("head_dim", _HEAD_DIM.get(family, dim // heads), low=1, high=LIMITS["head_dim"])
+    head_dim = f.integer("head_dim", dim // heads, low=1, high=LIMITS["head_dim"])
     common: dict[str, Any] = {
         "family": family, "label": label, "source": "hub", "name": str(values.get("_name_or_path") or "")[:200],
         "layers": layers, "dim": dim, "heads": heads,
@@ -50,9 +59,9 @@ def config_from_hub(label: str, values: Mapping[str, Any], pooling: Pooling = "n
         "context": f.integer("max_position_embeddings", low=1, high=LIMITS["context"]),
     }
     if family == "bert":
-        return _bert(f, common, pooling)
+        return _bert(f, common, pooling, normalise)
     _check_activation(f, family)
-    common["tied"] = f.flag("tie_word_embeddings", _TIED.get(family, False) if outer_tied is None else outer_tied)
+    common["tied"] = f.flag("tie_word_embeddings", False) if outer_tied is None else outer_tied
     common["eps"] = f.number("rms_norm_eps", 1e-6)
     common["rope"] = _rope(f, "full_attention", head_dim, common["context"], _THETA.get(family, 1e4), 0.25 if family == "hybrid" else 1.0)
     common |= _layers(f, family, layers, head_dim, common)
@@ -140,12 +149,13 @@ def _attention_factor(params: Facts, scaling: str, default_factor: float) -> flo
     return (unit * above + 1.0) / (unit * below + 1.0)
 
 
-def _bert(f: Facts, common: dict[str, Any], pooling: Pooling) -> ModelConfig:
+def _bert(f: Facts, common: dict[str, Any], pooling: Pooling, normalise: bool) -> ModelConfig:
     if f.text("hidden_act", "gelu") != "gelu":
         raise f.wrong("hidden_act", f"is '{f.text('hidden_act')[:40]}'; this family computes gelu")
     if f.text("position_embedding_type", "absolute") != "absolute":
         raise f.wrong("position_embedding_type", "must be 'absolute'")
     return ModelConfig(
         **common, eps=f.number("layer_norm_eps", 1e-12), rope=None, tied=True, causal=False,
-        token_types=f.integer("type_vocab_size", 2, high=1 << 16), pooling=pooling if pooling != "none" else "mean", normalise=True,
+        token_types=f.integer("type_vocab_size", 2, high=1 << 16), pooling=pooling if pooling != "none" else "mean",
+        normalise=normalise,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from headwater.core.errors import FormatError, UserInputError
 from headwater.core.kvspec import KVSpec
+from headwater.kernels.layouts import aligned
 from headwater.kernels.program import Program
 from headwater.kernels.weights import Part, Weight, dequantise_ggml, pack, quantise
 from headwater.model.config import ModelConfig
@@ -31,6 +32,7 @@ from headwater.model.load.tensors import Container, FileTensors, Matrix, MatrixP
 from headwater.model.plan import QUANTISED_AS, WEIGHT_OPTIONS, MemoryPlan, packed_nbytes, packed_type, plan_program, vector_bytes
 
 Progress = Callable[[int, int, str], None]
+STRIP_ROWS = 4096
 TABLES = ("token_embd.weight", "output.weight", "embed_tokens.weight", "lm_head.weight", "word_embeddings.weight")
 
 
@@ -111,7 +113,7 @@ def _open_folder(folder: Path) -> Source:
     if not is_hub_folder(folder):
         raise UserInputError(f"model: {folder} holds no config.json; a folder from a model hub or a .gguf file is needed", field="model")
     described = HubFolder.read(folder)
-    config = config_from_hub(f"{folder.name}/config.json", described.config, described.pooling)
+    config = config_from_hub(f"{folder.name}/config.json", described.config, described.pooling, described.normalise)
     file = open_safetensors(folder)
     return Source(file, config, TokenizerSource("hub", folder=folder), described.generation)
 
@@ -188,16 +190,32 @@ def _pack(file: str, part: MatrixPart, raw: np.ndarray, target: str) -> Part:
     try:
         if target == part.ggml_type:
             return pack(target, raw, part.rows, part.cols)
-        how = next(option for option, kind in QUANTISED_AS.items() if kind == target)
-        return quantise(dequantise_ggml(part.ggml_type, raw, part.rows, part.cols), how)
+        return _quantise(part, raw, next(option for option, kind in QUANTISED_AS.items() if kind == target))
     except ValueError as e:
         raise FormatError(f"{file}: tensor '{part.name}': {e}", field=part.name) from None
+
+
+def _quantise(part: MatrixPart, raw: np.ndarray, how: str) -> Part:
+    """In strips, so that no large matrix ever stands in memory as float32: strips of whole row groups lie one after the other in a layout."""
+    data: np.ndarray | None = None
+    at = 0
+    for start in range(0, part.rows, STRIP_ROWS):
+        rows = min(STRIP_ROWS, part.rows - start)
+        strip = quantise(dequantise_ggml(part.ggml_type, raw[start : start + rows], rows, part.cols), how)
+        if rows == part.rows:
+            return strip
+        if data is None:
+            data = aligned(strip.layout.nbytes(part.rows, part.cols))
+        data[at : at + strip.nbytes] = strip.data
+        at += strip.nbytes
+    assert data is not None
+    return Part(strip.layout, part.rows, part.cols, data, strip.source)
 
 
 def _identity(source: Source, weights: str) -> str:
     """Hash of the facts, the tensor table and the first and last 2 KiB of every tensor; whole-file hashes are the catalog's business."""
     h = hashlib.blake2b(digest_size=16)
-    h.update(repr((source.config, weights)).encode())
+    h.update(repr((replace(source.config, label="", name=""), weights)).encode())      # the same file under another name is the same model
     for name in sorted(source.file.tensors):
         t = source.file.tensors[name]
         h.update(f"{t.name} {t.ggml_type} {t.shape} {t.nbytes}\n".encode())

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from headwater.core.errors import FormatError
-from headwater.kernels.ggml import dequantise_ggml
+from headwater.kernels.ggml import BLOCK_BYTES, dequantise_ggml
+from headwater.kernels.layouts import LAYOUT_OF
 from headwater.model.config import ModelConfig
 from headwater.model.load.dialect import Dialect
 from headwater.model.load.mapped import TensorInfo
@@ -107,6 +108,13 @@ class FileTensors:
         if _squeeze(info.shape) != _squeeze(shape):
             found = " x ".join(f"{n:,}" for n in info.shape) or "a scalar"
             raise FormatError(f"{self._file.name}: tensor '{stored}' is {found}; expected {expected} from the model's metadata", field=stored)
+        if info.ggml_type not in LAYOUT_OF:
+            known = ", ".join(LAYOUT_OF)
+            raise FormatError(f"{self._file.name}: tensor '{stored}' is stored as {info.ggml_type}; supported: {known}", field=stored)
+        values, _ = BLOCK_BYTES[info.ggml_type]
+        if shape[-1] % values:
+            what = f"{info.ggml_type} needs rows of a multiple of {values}"
+            raise FormatError(f"{self._file.name}: tensor '{stored}' is {expected}; {what}", field=stored)
         self.read.add(stored)
         return info
 

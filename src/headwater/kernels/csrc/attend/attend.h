@@ -66,10 +66,14 @@ static inline int64_t kv_block_bytes(int format, int head_dim) {
   return format == kQ8 ? kBlockTokens * (head_dim + 2 * q8_groups(head_dim)) : int64_t{2} * kBlockTokens * head_dim;
 }
 
+// Floats between converted value rows: not a power of two, or they fight for cache sets.
+static inline int value_stride(int padded) { return padded + 16; }
+
 // Floats of scratch that attend_task wants for a tile of `rows` query rows; merge_task wants less.
 static inline size_t attend_scratch(int rows, int padded) {
   const size_t r = static_cast<size_t>(rows + 15) / 16 * 16;
-  return r * (3 * static_cast<size_t>(padded) + 8) + 2 * static_cast<size_t>(padded) * kChunkTokens + size_t{kScoreRows} * (kChunkTokens + 16);
+  return r * (3 * static_cast<size_t>(padded) + 8) + static_cast<size_t>(padded + value_stride(padded)) * kChunkTokens +
+         size_t{kScoreRows} * (kChunkTokens + 16);
 }
 
 // Grows on demand, 64-byte aligned, one per thread and `slot`.

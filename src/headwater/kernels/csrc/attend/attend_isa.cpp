@@ -11,7 +11,8 @@ namespace hw {
 namespace HW_ISA {
 namespace {
 
-constexpr int kHalf = kChunkTokens / 2;    // positions of values that stay in the first-level cache while all rows pass over them
+// Positions and channels of values that stay in the first-level cache while all rows pass over them.
+constexpr int kHalf = kChunkTokens / 2, kSlabChannels = 64;
 constexpr int kDirectRows = 2 * kRegisterRows;  // up to here blocks are converted in registers, above once into scratch
 
 // The scratch of one task; rows is the tile's, rounded up to 16.
@@ -21,7 +22,7 @@ struct Work {
   float *old_factor, *new_factor;            // [rows] of a merge
   int *lo, *hi;                              // [rows] visible positions relative to the chunk
   float* scores;                             // [kScoreRows][kScoreStride]
-  float *keys, *values;                      // [16][head_dim][16], [kChunkTokens][padded]
+  float *keys, *values;                      // [16][head_dim][16], [kChunkTokens][value_stride(padded)]
 };
 
 Work carve(float* scratch, int rows, int padded) {
@@ -29,7 +30,7 @@ Work carve(float* scratch, int rows, int padded) {
   Work w;
   w.keys = scratch;
   w.values = w.keys + int64_t{kChunkTokens} * padded;
-  w.scores = w.values + int64_t{kChunkTokens} * padded;
+  w.scores = w.values + int64_t{kChunkTokens} * value_stride(padded);
   w.q = w.scores + int64_t{kScoreRows} * kScoreStride;
   w.acc = w.q + r * padded;
   w.state = w.acc + r * padded;
@@ -133,31 +134,40 @@ void score_group(const AttendJob& job, const Work& w, int r0, int r1, const char
   }
 }
 
-// Adds positions [j0, j1) of the chunk to the outputs of rows [r, r + n): what all of them see together, the ragged ends one by one.
+// A piece of the chunk's values: positions [j0, j1), channels [c0, c1).
+struct Slab {
+  const char* const* blocks;
+  int stride, j0, j1, c0, c1;
+};
+
+// Adds a slab to the outputs of rows [r, r + n): what all of them see together, the ragged ends one by one.
 template <class Source>
-void add_values(const AttendJob& job, const Work& w, int r, int n, const float* weights, const char* const* blocks, int stride, int j0, int j1) {
-  int common_lo = j0, common_hi = j1;
+void add_values(const AttendJob& job, const Work& w, int r, int n, const float* weights, const Slab& slab) {
+  int common_lo = slab.j0, common_hi = slab.j1;
   for (int i = r; i < r + n; ++i) {
     common_lo = w.lo[i] > common_lo ? w.lo[i] : common_lo;
     common_hi = w.hi[i] < common_hi ? w.hi[i] : common_hi;
   }
-  if (common_lo > common_hi) common_lo = common_hi = j1;  // nothing in common: every row alone, in one piece
+  if (common_lo > common_hi) common_lo = common_hi = slab.j1;  // nothing in common: every row alone, in one piece
   const auto alone = [&](int i, int from, int to) {
     from = w.lo[i] > from ? w.lo[i] : from;
     to = w.hi[i] < to ? w.hi[i] : to;
     if (from < to) {
-      value_rows<Source>(1, weights + (i - r) * kScoreStride, blocks, stride, from, to, w.acc + static_cast<int64_t>(i) * job.padded, job.padded);
+      value_rows<Source>(1, weights + (i - r) * kScoreStride, slab.blocks, slab.stride, from, to, slab.c0, slab.c1,
+                         w.acc + static_cast<int64_t>(i) * job.padded, job.padded);
     }
   };
-  for (int i = r; i < r + n && common_lo > j0; ++i) alone(i, j0, common_lo);
-  if (common_lo < common_hi) value_rows<Source>(n, weights, blocks, stride, common_lo, common_hi, w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
-  for (int i = r; i < r + n && common_hi < j1; ++i) alone(i, common_hi, j1);
+  for (int i = r; i < r + n && common_lo > slab.j0; ++i) alone(i, slab.j0, common_lo);
+  if (common_lo < common_hi) {
+    value_rows<Source>(n, weights, slab.blocks, slab.stride, common_lo, common_hi, slab.c0, slab.c1, w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
+  }
+  for (int i = r; i < r + n && common_hi < slab.j1; ++i) alone(i, common_hi, slab.j1);
 }
 
 // The partial of rows [r0, r1), whose blocks in this chunk are the same, over blocks [b0, b1) of the chunk.
 template <class Source>
 void partial_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* keys, const char* const* values, int b0, int b1) {
-  const int stride = Source::kPadded ? job.padded : job.spec.head_dim;
+  const int stride = Source::kScratch ? value_stride(job.padded) : job.spec.head_dim;
   for (; r0 < r1; r0 += kScoreRows) {
     const int stop = r0 + kScoreRows < r1 ? r0 + kScoreRows : r1;
     score_group<Source>(job, w, r0, stop, keys, b0, b1);
@@ -169,8 +179,11 @@ void partial_group(const AttendJob& job, const Work& w, int r0, int r1, const ch
     }
     std::memset(w.acc + static_cast<int64_t>(r0) * job.padded, 0, static_cast<size_t>(stop - r0) * static_cast<size_t>(job.padded) * sizeof(float));
     for (int j = b0 * kLanes / kHalf * kHalf; j < b1 * kLanes; j += kHalf) {
-      for (int r = r0; r < stop; r += kRegisterRows) {
-        add_values<Source>(job, w, r, r + kRegisterRows < stop ? kRegisterRows : stop - r, w.scores + (r - r0) * kScoreStride, values, stride, j, j + kHalf);
+      for (int c = 0; c < job.padded; c += kSlabChannels) {
+        const Slab slab{values, stride, j, j + kHalf, c, c + kSlabChannels < job.padded ? c + kSlabChannels : job.padded};
+        for (int r = r0; r < stop; r += kRegisterRows) {
+          add_values<Source>(job, w, r, r + kRegisterRows < stop ? kRegisterRows : stop - r, w.scores + (r - r0) * kScoreStride, slab);
+        }
       }
     }
   }
@@ -179,7 +192,7 @@ void partial_group(const AttendJob& job, const Work& w, int r0, int r1, const ch
 // Converts blocks [b0, b1) of the chunk to scratch, with the same arithmetic as reading them directly.
 template <class Source>
 void unpack(const AttendJob& job, const Work& w, const char** keys, const char** values, int b0, int b1) {
-  const int dim = job.spec.head_dim, padded = job.padded;
+  const int dim = job.spec.head_dim, stride = value_stride(job.padded);
   for (int b = b0; b < b1; ++b) {
     for (int64_t i = 0; i < job.block_bytes; i += 64) {
       prefetch(keys[b + kAhead] + i);
@@ -190,8 +203,8 @@ void unpack(const AttendJob& job, const Work& w, const char** keys, const char**
       const auto scale = Source::key_scale(keys[b], dim, d0);
       for (int d = d0; d < dim && d < d0 + kQ8Channels; ++d) store(key + d * kLanes, Source::key(keys[b], d, scale));
     }
-    float* value = w.values + static_cast<int64_t>(b) * kBlockTokens * padded;
-    for (int slot = 0; slot < kBlockTokens; ++slot, value += padded) {
+    float* value = w.values + static_cast<int64_t>(b) * kBlockTokens * stride;
+    for (int slot = 0; slot < kBlockTokens; ++slot, value += stride) {
       int c = 0;
       for (; c + kLanes <= dim; c += kLanes) store(value + c, Source::value(values[b], dim, slot, c, Source::value_scale(values[b], dim, slot, c)));
       if (c < dim) {  // the last eight channels: read a whole vector from a copy, not past the end of the cache
@@ -202,7 +215,7 @@ void unpack(const AttendJob& job, const Work& w, const char** keys, const char**
       }
     }
     keys[b] = reinterpret_cast<const char*>(key);
-    values[b] = reinterpret_cast<const char*>(value - static_cast<int64_t>(kBlockTokens) * padded);
+    values[b] = reinterpret_cast<const char*>(value - static_cast<int64_t>(kBlockTokens) * stride);
   }
 }
 

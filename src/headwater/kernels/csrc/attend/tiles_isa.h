@@ -36,7 +36,7 @@ HW_INLINE float half_to_float(uint16_t h) {
 HW_INLINE void halves(F32x16 v, __m256& low, __m256& high) {
 #if defined(HW_ISA_avx512)
   low = _mm512_castps512_ps256(v.v);
-  high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v.v), 1));
+  high = _mm256_castpd_ps(_mm512_maskz_extractf64x4_pd(0xff, _mm512_castps_pd(v.v), 1));
 #else
   low = v.a;
   high = v.b;
@@ -64,9 +64,9 @@ HW_INLINE float fold_max(F32x16 v) { return max_lanes(v); }
 #endif
 
 // Where keys and values come from. `Scale` is what 32 channels share (nothing but in q8). A block is that of one kv head.
-struct F32Source {  // scratch: keys [head_dim][16], values [16][padded]
+struct F32Source {  // scratch: keys [head_dim][16], values [16][value_stride(padded)]
   struct Scale {};
-  static constexpr bool kPadded = true;
+  static constexpr bool kScratch = true;
   static constexpr int kBytes = 0;  // of a stored number; 0: nothing to prefetch
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load(reinterpret_cast<const float*>(block) + d * kLanes); }
@@ -78,7 +78,7 @@ struct F32Source {  // scratch: keys [head_dim][16], values [16][padded]
 
 struct F16Source {
   struct Scale {};
-  static constexpr bool kPadded = false;
+  static constexpr bool kScratch = false;
   static constexpr int kBytes = 2;
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load_f16(reinterpret_cast<const uint16_t*>(block) + d * kLanes); }
@@ -92,7 +92,7 @@ struct Q8Source {
   struct Scale {
     F32x16 v;
   };
-  static constexpr bool kPadded = false;
+  static constexpr bool kScratch = false;
   static constexpr int kBytes = 1;
   HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
     return {load_f16(reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim) + d / kQ8Channels * kBlockTokens)};
@@ -206,25 +206,25 @@ HW_INLINE void value_kernel(const float* weights, const char* const* blocks, int
 }
 
 template <class Source, int NQ>
-HW_INLINE void value_rows_of(const float* weights, const char* const* blocks, int stride, int j0, int j1, float* acc, int padded) {
+HW_INLINE void value_rows_of(const float* weights, const char* const* blocks, int stride, int j0, int j1, int c0, int c1, float* acc, int padded) {
   constexpr int NV = vectors_for(NQ);
-  int c = 0;
-  for (; c + NV * kLanes <= padded; c += NV * kLanes) value_kernel<Source, NQ, NV>(weights, blocks, stride, j0, j1, c, acc, padded);
-  for (; c < padded; c += kLanes) value_kernel<Source, NQ, 1>(weights, blocks, stride, j0, j1, c, acc, padded);
+  int c = c0;
+  for (; c + NV * kLanes <= c1; c += NV * kLanes) value_kernel<Source, NQ, NV>(weights, blocks, stride, j0, j1, c, acc, padded);
+  for (; c < c1; c += kLanes) value_kernel<Source, NQ, 1>(weights, blocks, stride, j0, j1, c, acc, padded);
 }
 
-// rows <= kRegisterRows; stride: channels of a stored value row
+// rows <= kRegisterRows; channels [c0, c1); stride: numbers between stored value rows
 template <class Source>
-static __attribute__((noinline)) void value_rows(int rows, const float* weights, const char* const* blocks, int stride, int j0, int j1,
-                                                 float* acc, int padded) {
+static __attribute__((noinline)) void value_rows(int rows, const float* weights, const char* const* blocks, int stride, int j0, int j1, int c0,
+                                                 int c1, float* acc, int padded) {
   switch (rows) {
-    case 1: return value_rows_of<Source, 1>(weights, blocks, stride, j0, j1, acc, padded);
-    case 2: return value_rows_of<Source, 2>(weights, blocks, stride, j0, j1, acc, padded);
-    case 3: return value_rows_of<Source, 3>(weights, blocks, stride, j0, j1, acc, padded);
-    case 4: return value_rows_of<Source, 4>(weights, blocks, stride, j0, j1, acc, padded);
+    case 1: return value_rows_of<Source, 1>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
+    case 2: return value_rows_of<Source, 2>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
+    case 3: return value_rows_of<Source, 3>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
+    case 4: return value_rows_of<Source, 4>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
 #if !defined(HW_ISA_portable)
-    case 5: return value_rows_of<Source, 5>(weights, blocks, stride, j0, j1, acc, padded);
-    case 6: return value_rows_of<Source, 6>(weights, blocks, stride, j0, j1, acc, padded);
+    case 5: return value_rows_of<Source, 5>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
+    case 6: return value_rows_of<Source, 6>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
 #endif
   }
 }

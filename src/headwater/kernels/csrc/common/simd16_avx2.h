@@ -172,6 +172,11 @@ struct BlockDot {
     }
   }
   HW_INLINE_MEMBER void step_pair(U8x64 w0, U8x64 w1, int32_t q0, int32_t q1) {
+    if constexpr (!kPaired) {
+      step(w0, q0);
+      step(w1, q1);
+      return;
+    }
     const __m256i a0 = _mm256_set1_epi32(q0), a1 = _mm256_set1_epi32(q1), one = _mm256_set1_epi16(1);
     x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0.a, a0), _mm256_maddubs_epi16(w1.a, a1)), one));
     y = _mm256_add_epi32(y, _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0.b, a0), _mm256_maddubs_epi16(w1.b, a1)), one));

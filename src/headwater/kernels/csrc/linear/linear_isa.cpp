@@ -168,19 +168,19 @@ void float_part(const Sink& sink, int64_t first, int64_t end, int64_t row, int64
 
 void part_range(const Sink& sink, int64_t first, int64_t end, int64_t row, int64_t row_end, uint8_t* scratch) {
   switch (sink.part.layout) {
-    case kF32: return float_part<Element32>(sink, first, end, row, row_end);
-    case kF16: return float_part<ElementF16>(sink, first, end, row, row_end);
-    case kBF16: return float_part<ElementBF16>(sink, first, end, row, row_end);
-    case kQ8: return block_part<kQ8>(sink, first, end, row, row_end, scratch);
-    case kQ4: return block_part<kQ4>(sink, first, end, row, row_end, scratch);
-    case kQ4M: return block_part<kQ4M>(sink, first, end, row, row_end, scratch);
-    case kQ5: return block_part<kQ5>(sink, first, end, row, row_end, scratch);
-    case kQ5M: return block_part<kQ5M>(sink, first, end, row, row_end, scratch);
-    case kQ8S: return block_part<kQ8S>(sink, first, end, row, row_end, scratch);
-    case kQ4K: return block_part<kQ4K>(sink, first, end, row, row_end, scratch);
-    case kQ5K: return block_part<kQ5K>(sink, first, end, row, row_end, scratch);
-    case kQ6K: return block_part<kQ6K>(sink, first, end, row, row_end, scratch);
-    case kQ2K: return block_part<kQ2K>(sink, first, end, row, row_end, scratch);
+    case kPackedF32: return float_part<Element32>(sink, first, end, row, row_end);
+    case kPackedF16: return float_part<ElementF16>(sink, first, end, row, row_end);
+    case kPackedBF16: return float_part<ElementBF16>(sink, first, end, row, row_end);
+    case kPackedQ8: return block_part<kPackedQ8>(sink, first, end, row, row_end, scratch);
+    case kPackedQ4: return block_part<kPackedQ4>(sink, first, end, row, row_end, scratch);
+    case kPackedQ4M: return block_part<kPackedQ4M>(sink, first, end, row, row_end, scratch);
+    case kPackedQ5: return block_part<kPackedQ5>(sink, first, end, row, row_end, scratch);
+    case kPackedQ5M: return block_part<kPackedQ5M>(sink, first, end, row, row_end, scratch);
+    case kPackedQ8S: return block_part<kPackedQ8S>(sink, first, end, row, row_end, scratch);
+    case kPackedQ4K: return block_part<kPackedQ4K>(sink, first, end, row, row_end, scratch);
+    case kPackedQ5K: return block_part<kPackedQ5K>(sink, first, end, row, row_end, scratch);
+    case kPackedQ6K: return block_part<kPackedQ6K>(sink, first, end, row, row_end, scratch);
+    case kPackedQ2K: return block_part<kPackedQ2K>(sink, first, end, row, row_end, scratch);
     default: return;
   }
 }
@@ -285,19 +285,19 @@ void gather_row(const WeightView& weight, int64_t id, float* out) {
     const uint8_t* group = part.group(in_part / kLanes);
     const int lane = static_cast<int>(in_part % kLanes);
     switch (part.layout) {
-      case kF32: return gather_float_row<Element32>(group, lane, part.cols, out);
-      case kF16: return gather_float_row<ElementF16>(group, lane, part.cols, out);
-      case kBF16: return gather_float_row<ElementBF16>(group, lane, part.cols, out);
-      case kQ8: return gather_block_row<kQ8>(group, lane, part.cols, out);
-      case kQ4: return gather_block_row<kQ4>(group, lane, part.cols, out);
-      case kQ4M: return gather_block_row<kQ4M>(group, lane, part.cols, out);
-      case kQ5: return gather_block_row<kQ5>(group, lane, part.cols, out);
-      case kQ5M: return gather_block_row<kQ5M>(group, lane, part.cols, out);
-      case kQ8S: return gather_block_row<kQ8S>(group, lane, part.cols, out);
-      case kQ4K: return gather_block_row<kQ4K>(group, lane, part.cols, out);
-      case kQ5K: return gather_block_row<kQ5K>(group, lane, part.cols, out);
-      case kQ6K: return gather_block_row<kQ6K>(group, lane, part.cols, out);
-      case kQ2K: return gather_block_row<kQ2K>(group, lane, part.cols, out);
+      case kPackedF32: return gather_float_row<Element32>(group, lane, part.cols, out);
+      case kPackedF16: return gather_float_row<ElementF16>(group, lane, part.cols, out);
+      case kPackedBF16: return gather_float_row<ElementBF16>(group, lane, part.cols, out);
+      case kPackedQ8: return gather_block_row<kPackedQ8>(group, lane, part.cols, out);
+      case kPackedQ4: return gather_block_row<kPackedQ4>(group, lane, part.cols, out);
+      case kPackedQ4M: return gather_block_row<kPackedQ4M>(group, lane, part.cols, out);
+      case kPackedQ5: return gather_block_row<kPackedQ5>(group, lane, part.cols, out);
+      case kPackedQ5M: return gather_block_row<kPackedQ5M>(group, lane, part.cols, out);
+      case kPackedQ8S: return gather_block_row<kPackedQ8S>(group, lane, part.cols, out);
+      case kPackedQ4K: return gather_block_row<kPackedQ4K>(group, lane, part.cols, out);
+      case kPackedQ5K: return gather_block_row<kPackedQ5K>(group, lane, part.cols, out);
+      case kPackedQ6K: return gather_block_row<kPackedQ6K>(group, lane, part.cols, out);
+      case kPackedQ2K: return gather_block_row<kPackedQ2K>(group, lane, part.cols, out);
       default: return;
     }
   }

@@ -81,14 +81,31 @@ const float* adjust(const Passes& pass, const SampleRow& row, int vocab, float* 
   return copy;
 }
 
-// Cuts sorted candidates at top_p of their mass (or of `total` when more is known); returns how many stay, or -1 when n do not reach it.
-int nucleus(const int32_t* ids, int n, const float* weights, double target) {
+double mass_of(const int32_t* ids, int n, const float* weights) {
   double sum = 0;
-  for (int i = 0; i < n; ++i) {
-    sum += static_cast<double>(weights[ids[i]]);
-    if (sum >= target) return i + 1;
+  for (int i = 0; i < n; ++i) sum += static_cast<double>(weights[ids[i]]);
+  return sum;
+}
+
+// Moves the smallest set of best ids whose mass reaches `target` to the front and returns its size; n when all of them do not reach it.
+// Ids are first put into bins of an eighth of a bit of probability, so that only those of the bin at the border need sorting.
+int nucleus(int32_t* ids, int n, const float* x, float top, float factor, const float* weights, double target) {
+  constexpr int kBins = 1024;
+  double mass[kBins] = {};
+  const auto bin = [&](int32_t id) { return static_cast<int>(std::min((top - x[id]) * factor * 8.0f, kBins - 1.0f)); };
+  for (int i = 0; i < n; ++i) mass[bin(ids[i])] += static_cast<double>(weights[ids[i]]);
+  double sum = 0;
+  int border = 0;
+  while (border < kBins && sum + mass[border] < target) sum += mass[border++];
+  if (border == kBins) return n;
+  int32_t* const first = std::partition(ids, ids + n, [&](int32_t id) { return bin(id) < border; });
+  int32_t* const last = std::partition(first, ids + n, [&](int32_t id) { return bin(id) == border; });
+  std::sort(first, last, Better{x});
+  for (int32_t* id = first; id != last; ++id) {
+    sum += static_cast<double>(weights[*id]);
+    if (sum >= target) return static_cast<int>(id - ids) + 1;
   }
-  return -1;
+  return static_cast<int>(last - ids);
 }
 
 // Ids that top_k and top_p keep, in no order, into ids; weights of all ids are known and add up to `total`.
@@ -108,30 +125,21 @@ int keep(const Passes& pass, const SampleRow& row, const float* x, int vocab, fl
       continue;
     }
     if (!by_mass) return n;
-    double mass = 0;
-    if (!k) {
-      for (int i = 0; i < n; ++i) mass += static_cast<double>(weights[ids[i]]);
-      if (mass < static_cast<double>(row.top_p) * total && !last) continue;
-    }
-    std::sort(ids, ids + n, Better{x});
-    if (k) {
-      total = 0;
-      for (int i = 0; i < n; ++i) total += static_cast<double>(weights[ids[i]]);
-    }
-    const int kept = nucleus(ids, n, weights, static_cast<double>(row.top_p) * total);
-    if (kept > 0) return kept;
-    if (k || last) return n;
+    const double mass = mass_of(ids, n, weights);
+    const double target = static_cast<double>(row.top_p) * (k ? mass : total);
+    if (!k && mass < target && !last) continue;
+    return nucleus(ids, n, x, top, factor, weights, target);
   }
   return n;
 }
 
 int draw_listed(int32_t* ids, int n, const float* weights, double u) {
   std::sort(ids, ids + n);
-  double total = 0, sum = 0;
-  for (int i = 0; i < n; ++i) total += static_cast<double>(weights[ids[i]]);
+  const double target = u * mass_of(ids, n, weights);
+  double sum = 0;
   for (int i = 0; i < n; ++i) {
     sum += static_cast<double>(weights[ids[i]]);
-    if (sum > u * total) return ids[i];
+    if (sum > target) return ids[i];
   }
   return ids[n - 1];
 }

@@ -11,21 +11,25 @@ namespace HW_ISA {
 
 bool row_max(const float* x, int n, float* top) {
   const F32x16 infinite = splat(HUGE_VALF), nothing = splat(-HUGE_VALF);
-  F32x16 peak = nothing;
+  F32x16 peak[4] = {nothing, nothing, nothing, nothing};  // four chains hide the latency; a maximum does not depend on their number
+  uint32_t finite = 0xffffu;
   int i = 0;
-  bool finite = true;
-  for (; i + kLanes <= n; i += kLanes) {
-    const F32x16 v = load(x + i);
-    finite = finite && mask_bits(less(v, infinite)) == 0xffffu;
-    peak = max(v, peak);
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const F32x16 v = load(x + i + j * kLanes);
+      finite &= mask_bits(less(v, infinite));
+      peak[j] = max(v, peak[j]);
+    }
   }
-  if (i < n) {
-    const F32x16 v = load_n(x + i, n - i);
-    finite = finite && mask_bits(less(v, infinite)) == 0xffffu;
-    peak = max(select(mask_first(n - i), v, nothing), peak);
+  for (; i < n; i += kLanes) {
+    const int lanes = n - i < kLanes ? n - i : kLanes;
+    const F32x16 v = select(mask_first(lanes), load_n(x + i, lanes), nothing);
+    finite &= mask_bits(less(v, infinite));
+    peak[0] = max(v, peak[0]);
   }
-  *top = max_lanes(peak);
-  return finite;
+  *top = max_lanes(max(max(peak[0], peak[1]), max(peak[2], peak[3])));
+  return finite == 0xffffu;
 }
 
 int find_value(const float* x, int n, float top) {

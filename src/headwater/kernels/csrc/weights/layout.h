@@ -8,7 +8,7 @@ namespace hw {
 constexpr int kGroupRows = 16;    // output rows per group; a lane is a row
 constexpr int kBlockColumns = 32;
 
-enum LayoutId : int { kF32, kF16, kBF16, kQ8, kQ4, kQ4M, kQ5, kQ5M, kQ8S, kQ4K, kQ5K, kQ6K, kQ2K, kLayoutCount };
+enum LayoutId : int { kPackedF32, kPackedF16, kPackedBF16, kPackedQ8, kPackedQ4, kPackedQ4M, kPackedQ5, kPackedQ5M, kPackedQ8S, kPackedQ4K, kPackedQ5K, kPackedQ6K, kPackedQ2K, kLayoutCount };
 
 struct Layout {
   int bits = 0;
@@ -40,7 +40,7 @@ constexpr Layout kLayouts[kLayoutCount] = {
 
 // One packed matrix; `data` is 64-byte aligned and belongs to whoever made the view.
 struct PartView {
-  int layout = kF32;
+  int layout = kPackedF32;
   int64_t rows = 0, cols = 0;
   const uint8_t* data = nullptr;
   int64_t first_row = 0;  // in the stacked weight

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater.kernels import native, sampling
 from headwater.kernels import reference_sampling as reference
 
-_native = pytest.importorskip("headwater._native")
+pytestmark = pytest.mark.skipif(not native.available(), reason="needs the native module")
 
 BORDER = 1e-5      # float32 probabilities may fall on the other side of a border that is nearer
 
@@ -36,10 +36,10 @@ def draws_of(rows: list[reference.Row], vocabulary: int, n_logprobs: int = -1) -
 
 @pytest.fixture(autouse=True)
 def restore() -> Iterator[None]:
-    threads, isa = _native.threads(), _native.isa()
+    threads, isa = native.library().threads(), native.library().isa()
     yield
-    _native.set_threads(threads)
-    _native.set_isa(isa)
+    native.library().set_threads(threads)
+    native.library().set_isa(isa)
 
 
 @pytest.mark.parametrize(("counter", "key", "want"), [
@@ -49,13 +49,13 @@ def restore() -> Iterator[None]:
     ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0), (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
 ])
 def test_philox_gives_the_published_vectors(counter: tuple, key: tuple, want: tuple) -> None:
-    assert tuple(_native.philox4x32(*counter, *key)) == want
+    assert tuple(native.library().philox4x32(*counter, *key)) == want
     assert reference.philox4x32(counter, key) == want
 
 
 def test_uniforms_of_both_implementations_agree() -> None:
     for seed, position, stream in [(0, 0, 0), (2**64 - 1, 2**40 + 5, 3), (12345, 77, 0)]:
-        assert _native.uniform_at(seed, position, stream) == reference.uniform_at(seed, position, stream)
+        assert native.library().uniform_at(seed, position, stream) == reference.uniform_at(seed, position, stream)
 
 
 @st.composite
@@ -96,9 +96,9 @@ def test_a_row_draws_the_same_alone_and_in_any_batch(data: st.DataObject) -> Non
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     rows = [data.draw(row_strategy(777)) for _ in range(data.draw(st.integers(2, 5)))]
     logits = rng.normal(size=(len(rows), 777)).astype(np.float32) * 4
-    _native.set_threads(2)
+    native.library().set_threads(2)
     together = sampling.sample(logits, draws_of(rows, 777, 3))
-    _native.set_threads(1)
+    native.library().set_threads(1)
     for i, row in enumerate(rows):
         alone = sampling.sample(logits[i:i + 1], draws_of([row], 777, 3))
         for name in ("tokens", "status", "logprobs", "ranks", "top_ids", "top_logprobs"):
@@ -112,7 +112,7 @@ def test_instruction_sets_draw_the_same_bits(isa: str) -> None:
     rows = [reference.Row(temperature=0.8, top_p=[1.0, 0.9][i % 2], top_k=[0, 50, 0][i % 3], min_p=[0.0, 0.01][i % 2], seed=i) for i in range(60)]
     best, lse = sampling.sample(logits, draws_of(rows, 5_003, 20)), sampling.log_sum_exp(logits)
     try:
-        _native.set_isa(isa)
+        native.library().set_isa(isa)
     except ValueError as missing:
         pytest.skip(str(missing))
     other = sampling.sample(logits, draws_of(rows, 5_003, 20))

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headwater.kernels import attention
+from headwater.kernels import attention, native
 from headwater.kernels import reference_attention as reference
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
 
-pytest.importorskip("headwater._native")
-
+pytestmark = pytest.mark.skipif(not native.available(), reason="needs the native module")
 
 # float32 sums of up to 256 weights per chunk against float64; outputs are averages of values of size 1
 TOLERANCE = 4e-6

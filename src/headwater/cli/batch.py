@@ -1,0 +1,112 @@
+"""headwater run-batch: OpenAI batch files without a server; a second run goes on where the first stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+ALLOWED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/systemone", "/v1/decisions", "/v1/score", "/v1/rerank")
+
+
+def run_batch(
+    file: Path = typer.Argument(..., help="JSON lines: custom_id, method, url, body."),
+    out: Path = typer.Option(None, "--out", "-o", help="Where answers go (default: FILE with .out.jsonl)."),
+    model: str = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO."),
+    parallel: int = typer.Option(16, min=1, help="Requests in the engine at once."),
+) -> None:
+    """Answer every request of a batch file. Lines that were answered before, by custom_id, are not run again."""
+    target = out or file.with_name(file.stem + ".out.jsonl")
+    requests = read_requests(file)
+    done = _answered(target)
+    asyncio.run(_run([r for r in requests if r["custom_id"] not in done], len(requests), target, model, parallel))
+
+
+def read_requests(file: Path) -> list[dict[str, Any]]:
+    """Raises UserInputError naming the line and the field."""
+    from headwater.core.errors import UserInputError
+
+    try:
+        lines = file.read_bytes().decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        raise UserInputError(f"{file}: {e}", field=str(file)) from None
+    out: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{file}: line {number}"
+        try:
+            item = json.loads(line)
+        except (ValueError, RecursionError) as e:
+            raise UserInputError(f"{where}: not valid JSON ({e})", field=str(file)) from None
+        if not isinstance(item, dict) or not isinstance(item.get("custom_id"), str):
+            raise UserInputError(f"{where}: custom_id: must be a text", field=str(file))
+        if item["custom_id"] in seen:
+            raise UserInputError(f"{where}: custom_id: '{item['custom_id']}' is there twice", field=str(file))
+        if item.get("url") not in ALLOWED:
+            raise UserInputError(f"{where}: url: one of {', '.join(ALLOWED)}, got {item.get('url')!r}", field=str(file))
+        if not isinstance(item.get("body"), dict):
+            raise UserInputError(f"{where}: body: must be an object", field=str(file))
+        if item["body"].get("stream"):
+            raise UserInputError(f"{where}: body.stream: a batch cannot stream", field=str(file))
+        seen.add(item["custom_id"])
+        out.append(item)
+    return out
+
+
+def _answered(target: Path) -> set[str]:
+    """custom_ids in `target`; what a crash left behind the last newline is cut off."""
+    if not target.exists():
+        return set()
+    data = target.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole != len(data):
+        with target.open("rb+") as f:
+            f.truncate(whole)
+    return {json.loads(line)["custom_id"] for line in data[:whole].splitlines()}
+
+
+async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: str, parallel: int) -> None:
+    import httpx
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from headwater.engine.build import EngineSpec, build_front
+    from headwater.serve.app import create_app
+    from headwater.serve.settings import ServeSettings
+
+    front = build_front(EngineSpec(model=model))
+    await front.start()
+    gate = asyncio.Semaphore(parallel)
+    app = create_app(front, ServeSettings(max_waiting=10**9, own_decision_limits=True))
+    console = Console(stderr=True)
+    failed = 0
+    try:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://batch", timeout=None) as client:
+            with Progress(console=console) as bar, target.open("ab") as sink:
+                task = bar.add_task("requests", total=total, completed=total - len(requests))
+
+                async def one(item: dict[str, Any]) -> None:
+                    nonlocal failed
+                    async with gate:
+                        body = {k: v for k, v in item["body"].items() if k != "model"}
+                        if item["url"] in ("/v1/systemone", "/v1/decisions"):
+                            body["model"] = front.model_info.name
+                        r = await client.post(item["url"], json=body)
+                    failed += r.status_code != 200
+                    response = {"status_code": r.status_code, "request_id": r.headers.get("x-request-id"), "body": r.json()}
+                    line = {"id": f"batch_req_{item['custom_id']}", "custom_id": item["custom_id"], "response": response, "error": None}
+                    sink.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+                    sink.flush()
+                    bar.advance(task)
+
+                await asyncio.gather(*(one(r) for r in requests))
+    finally:
+        await front.close()
+    console.print(f"{len(requests):,} requests run, {failed:,} with an error: {target}")
+    if failed:
+        raise typer.Exit(2)

@@ -1,0 +1,89 @@
+// A recorded model, replayed in one call per step. Built from the operation list of kernels/program.py by kernels/lower.py.
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/pool.h"
+#include "common/step.h"
+#include "linear/linear.h"
+#include "weights/weight.h"
+
+namespace hw {
+
+enum class OpKind : int {
+  embed, position_embed, rms_norm, layer_norm, linear, rope, attend, silu_mul, gelu_mul, gelu, reads, add, scale,
+  short_conv, gated_delta, gated_rms_norm, sigmoid_mul, count
+};
+
+// Columns [start, start + dim) of a buffer.
+struct Operand {
+  int buffer = 0;
+  int64_t start = 0, dim = 0;
+};
+
+// A buffer is float32[rows][dim] at `offset` floats per row in the arena; rows are the tokens or the reads of the step.
+struct BufferPlan {
+  int64_t dim = 0, offset = 0;
+  bool per_read = false;
+};
+
+using FloatArray = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
+
+struct Op {
+  OpKind kind = OpKind::add;
+  std::vector<Operand> inputs;  // a linear's second input is its residual
+  int out = 0;
+  const Weight* weight = nullptr;
+  std::vector<FloatArray> arrays;  // weights and biases in the order of the reference's arguments
+  float number = 0.0f;             // eps or factor
+  bool quantise = false;           // a quantised linear reads the output: quantise rows while they are hot
+  AttendSpec attend;
+  int head_dim = 0;                // rope
+  bool interleaved = false;        // rope
+  bool activation = false;         // short_conv
+  std::string state;               // short_conv, gated_delta: name of the recurrent state
+  int layer = 0;
+  int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+
+  const float* array(size_t i) const { return i < arrays.size() ? arrays[i].data() : nullptr; }
+};
+
+struct StateView {
+  float* data = nullptr;
+  int64_t layers = 0, slots = 0, per_slot = 0;  // floats per slot of one layer
+};
+
+struct Run {
+  Step step;
+  std::vector<KVGroup> groups;
+  std::map<std::string, StateView> states;
+};
+
+class Program {
+ public:
+  std::vector<BufferPlan> buffers;
+  std::vector<Op> ops;
+  std::vector<nanobind::object> keep;  // Python owners of weights
+  int hidden = 0;                      // buffer that run() returns
+  int64_t token_floats = 0, read_floats = 0, widest_quant = 0;
+
+  // Checked inputs in, hidden float32[n_reads][dim] out. Throws std::invalid_argument on inputs that do not fit.
+  void run(ThreadPool& pool, const Run& run, float* hidden_out);
+  int64_t hidden_dim() const { return buffers[static_cast<size_t>(hidden)].dim; }
+  int64_t scratch_bytes() const { return static_cast<int64_t>(arena_.size() * sizeof(float) + quant_.size()); }
+
+ private:
+  struct Frame;
+  void execute(Frame& frame, const Op& op);
+  std::mutex lock_;  // one step at a time: the arena is shared
+  std::vector<float> arena_;
+  std::vector<uint8_t> quant_;
+};
+
+}  // namespace hw

@@ -1,0 +1,217 @@
+// Executing a program: one switch over operations, rows split over the pool, quantised inputs made once and shared.
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "program/program.h"
+#include "rope.h"
+#include "rows/recurrent.h"
+#include "rows/rows.h"
+
+namespace hw {
+namespace {
+
+constexpr int64_t kTaskFloats = 16384;  // row operations: about this much work per task, so that small ones stay on one core
+
+// f(row) for all rows, in tasks of neighbouring rows.
+template <class F>
+void each_row(ThreadPool& pool, int rows, int64_t floats_per_row, F&& f) {
+  const int step = static_cast<int>(std::max<int64_t>(1, kTaskFloats / std::max<int64_t>(1, floats_per_row)));
+  pool.parallel_for((rows + step - 1) / step, [&](int task, int) {
+    const int end = std::min(rows, (task + 1) * step);
+    for (int r = task * step; r < end; ++r) f(r);
+  });
+}
+
+uint8_t* align64(uint8_t* p) { return p + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64; }
+
+}  // namespace
+
+struct Program::Frame {
+  ThreadPool& pool;
+  const Run& run;
+  const Program& program;
+  float* arena;
+  uint8_t* quant;
+  int quant_buffer = -1;  // which input the quantised rows belong to
+  int64_t quant_start = -1;
+
+  int rows(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].per_read ? run.step.n_reads : run.step.n_tokens; }
+  int64_t stride(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].dim; }
+  float* at(const Operand& o) const {  // token rows first, read rows behind them
+    const BufferPlan& b = program.buffers[static_cast<size_t>(o.buffer)];
+    float* base = b.per_read ? arena + program.token_floats * run.step.n_tokens : arena;
+    return base + b.offset * rows(o.buffer) + o.start;
+  }
+  QuantRows quant_rows(int n, int64_t cols) const {
+    QuantRows q;
+    q.meta = reinterpret_cast<BlockMeta*>(quant);
+    q.q = reinterpret_cast<int8_t*>(quant + n * (cols / 32) * static_cast<int64_t>(sizeof(BlockMeta)));
+    q.cols = cols;
+    return q;
+  }
+};
+
+void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
+  std::lock_guard<std::mutex> guard(lock_);
+  const int64_t n = run.step.n_tokens, reads = run.step.n_reads;
+  const size_t floats = static_cast<size_t>(token_floats * n + read_floats * reads);
+  if (arena_.size() < floats + 16) {
+    std::vector<float>().swap(arena_);  // release before growing: never two arenas at once
+    arena_.resize(floats + 16);
+  }
+  const size_t bytes = static_cast<size_t>(QuantRows::bytes(std::max(n, reads), widest_quant)) + 64;
+  if (quant_.size() < bytes) {
+    std::vector<uint8_t>().swap(quant_);
+    quant_.resize(bytes);
+  }
+  auto* arena = reinterpret_cast<float*>(align64(reinterpret_cast<uint8_t*>(arena_.data())));
+  Frame frame{pool, run, *this, arena, align64(quant_.data())};
+  for (const Op& op : ops) execute(frame, op);
+  const Operand out{hidden, 0, hidden_dim()};
+  std::memcpy(hidden_out, frame.at(out), static_cast<size_t>(reads * out.dim) * sizeof(float));
+}
+
+namespace {
+
+void quantise_rows(ThreadPool& pool, const float* x, int64_t stride, int n, QuantRows to) {
+  const auto quantise = HW_SELECT(quantise_row);
+  each_row(pool, n, to.cols, [&](int r) { quantise(x + r * stride, to, r); });
+}
+
+}  // namespace
+
+void Program::execute(Frame& f, const Op& op) {
+  const Step& step = f.run.step;
+  const Operand whole{op.out, 0, f.stride(op.out)};
+  float* const out = f.at(whole);
+  const int64_t out_stride = whole.dim;
+  const int n = f.rows(op.out);
+  const float* x[5] = {};
+  int64_t stride[5] = {};
+  for (size_t i = 0; i < op.inputs.size() && i < 5; ++i) {
+    x[i] = f.at(op.inputs[i]);
+    stride[i] = f.stride(op.inputs[i].buffer);
+  }
+  const int64_t dim = whole.dim;
+
+  // Row operations: f(r) writes row r of the output; then the row is quantised while it is hot.
+  auto rows = [&](auto&& body) {
+    const QuantRows q = op.quantise ? f.quant_rows(n, dim) : QuantRows{};
+    const auto quantise = HW_SELECT(quantise_row);
+    each_row(f.pool, n, dim, [&](int r) {
+      body(r);
+      if (op.quantise) quantise(out + r * out_stride, q, r);
+    });
+    if (op.quantise) {
+      f.quant_buffer = op.out;
+      f.quant_start = 0;
+    }
+  };
+
+  switch (op.kind) {
+    case OpKind::embed: {
+      const auto gather = HW_SELECT(gather_row);
+      const WeightView weight = op.weight->view();
+      return rows([&](int r) { gather(weight, step.tokens[r], out + r * out_stride); });
+    }
+    case OpKind::position_embed: {
+      const auto add = HW_SELECT(add_row);
+      return rows([&](int r) { add(x[0] + r * stride[0], op.array(0) + step.positions[r] * dim, dim, out + r * out_stride); });
+    }
+    case OpKind::rms_norm: {
+      const auto norm = HW_SELECT(rms_norm_row);
+      const auto width = static_cast<int64_t>(op.arrays[0].size());
+      return rows([&](int r) { norm(x[0] + r * stride[0], op.array(0), dim, width, op.number, out + r * out_stride); });
+    }
+    case OpKind::gated_rms_norm: {
+      const auto norm = HW_SELECT(gated_rms_norm_row);
+      const auto width = static_cast<int64_t>(op.arrays[0].size());
+      return rows([&](int r) { norm(x[0] + r * stride[0], x[1] + r * stride[1], op.array(0), dim, width, op.number, out + r * out_stride); });
+    }
+    case OpKind::layer_norm: {
+      const auto norm = HW_SELECT(layer_norm_row);
+      return rows([&](int r) { norm(x[0] + r * stride[0], op.array(0), op.array(1), dim, op.number, out + r * out_stride); });
+    }
+    case OpKind::silu_mul:
+    case OpKind::gelu_mul: {
+      const auto run_gate = HW_SELECT(gate_row);
+      const Gate gate = op.kind == OpKind::silu_mul ? Gate::silu : Gate::gelu_tanh;
+      return rows([&](int r) { run_gate(gate, x[0] + r * stride[0], dim, out + r * out_stride); });
+    }
+    case OpKind::gelu: {
+      const auto gelu = HW_SELECT(gelu_row);
+      return rows([&](int r) { gelu(x[0] + r * stride[0], dim, out + r * out_stride); });
+    }
+    case OpKind::add: {
+      const auto add = HW_SELECT(add_row);
+      return rows([&](int r) { add(x[0] + r * stride[0], x[1] + r * stride[1], dim, out + r * out_stride); });
+    }
+    case OpKind::scale: {
+      const auto scale = HW_SELECT(scale_row);
+      return rows([&](int r) { scale(x[0] + r * stride[0], op.number, dim, out + r * out_stride); });
+    }
+    case OpKind::sigmoid_mul: {
+      const auto multiply = HW_SELECT(sigmoid_mul_row);
+      return rows([&](int r) { multiply(x[0] + r * stride[0], x[1] + r * stride[1], dim, out + r * out_stride); });
+    }
+    case OpKind::reads:
+      return rows([&](int r) {
+        std::memcpy(out + r * out_stride, x[0] + step.reads[r] * stride[0], static_cast<size_t>(dim) * sizeof(float));
+      });
+    case OpKind::linear: {
+      LinearJob job;
+      job.weight = op.weight->view();
+      job.n = n;
+      job.x = x[0];
+      job.x_stride = stride[0];
+      job.out = out;
+      job.out_stride = out_stride;
+      job.bias = op.array(0);
+      if (op.inputs.size() > 1) {
+        job.residual = x[1];
+        job.residual_stride = stride[1];
+      }
+      if (needs_quant(job.weight)) {
+        job.quant = f.quant_rows(n, job.weight.cols);
+        if (f.quant_buffer != op.inputs[0].buffer || f.quant_start != op.inputs[0].start) {
+          quantise_rows(f.pool, x[0], stride[0], n, job.quant);
+          f.quant_buffer = op.inputs[0].buffer;
+          f.quant_start = op.inputs[0].start;
+        }
+      }
+      return linear(f.pool, job);
+    }
+    case OpKind::rope:
+      return rope(f.pool, step, x[0], stride[0], static_cast<int>(dim / op.head_dim), op.head_dim, op.array(0),
+                  static_cast<int>(2 * op.arrays[0].size()), op.interleaved, op.number, out, out_stride);
+    case OpKind::attend:
+      return attend(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, x[0], stride[0], x[1], stride[1], x[2],
+                    stride[2], out, out_stride);
+    case OpKind::short_conv: {
+      const StateView& state = f.run.states.at(op.state);
+      ShortConv conv;
+      conv.x = x[0];
+      conv.x_stride = stride[0];
+      conv.weight = op.array(0);
+      conv.dim = dim;
+      conv.width = static_cast<int>(op.arrays[0].size() / static_cast<size_t>(dim));
+      conv.state = state.data + op.layer * state.slots * state.per_slot;
+      conv.activation = op.activation;
+      conv.out = out;
+      conv.out_stride = out_stride;
+      return short_conv(f.pool, step, conv);
+    }
+    case OpKind::gated_delta: {
+      const StateView& state = f.run.states.at(op.state);
+      GatedDeltaRule rule{x[0], x[1], x[2], x[3], x[4], stride[0], stride[1], stride[2], stride[3], stride[4], op.array(0), op.array(1),
+                          op.key_heads, op.value_heads, op.key_dim, op.value_dim, state.data + op.layer * state.slots * state.per_slot,
+                          out, out_stride};
+      return gated_delta(f.pool, step, rule);
+    }
+    case OpKind::count: break;
+  }
+  throw std::logic_error("unknown operation");
+}
+
+}  // namespace hw

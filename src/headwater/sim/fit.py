@@ -1,0 +1,97 @@
+"""Fit a cost model to the step log of a real engine: piecewise linear, relative least squares, error on held-out steps beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headwater.core.cost import NAMES, LinearCost, columns, non_negative, settle
+from headwater.core.errors import FormatError, UserInputError
+from headwater.core.plan import StepFeatures
+
+_FEATURES = ("tokens", "rows", "reads", "kv_positions", "guesses")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """cost: seconds of a step; overhead: (seconds per step, seconds per row) of the engine's own share; error: relative errors of held-out steps
+    (`median`, `p90`, `mean`, and `total`: the relative error of their summed time)."""
+
+    cost: LinearCost
+    overhead: tuple[float, float]
+    steps: int
+    error: dict[str, float]
+
+    def save(self, path: Path) -> None:
+        body = {"terms": dict(zip(NAMES, self.cost.coefficients, strict=True)), "overhead": {"step": self.overhead[0], "row": self.overhead[1]},
+                "steps": self.steps, "error": self.error}
+        path.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: Path) -> Fit:
+        """Read what `save` wrote; FormatError names what is missing."""
+        try:
+            body = json.loads(path.read_text(encoding="utf-8"))
+            terms = tuple(float(body["terms"][name]) for name in NAMES)
+            overhead = (float(body["overhead"]["step"]), float(body["overhead"]["row"]))
+            return Fit(LinearCost(terms), overhead, int(body.get("steps", 0)), {k: float(v) for k, v in body.get("error", {}).items()})
+        except OSError as e:
+            raise UserInputError(f"{path}: {e.strerror or e}", field="cost") from None
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise FormatError(f"{path}: not a fitted cost model ({type(e).__name__}: {e}); `headwater sim fit LOG` writes one", "cost") from None
+
+
+def read_log(path: Path) -> tuple[list[StepFeatures], np.ndarray, np.ndarray]:
+    """Features, seconds of the step and seconds of plan + apply for each line of a step log (JSON lines)."""
+    steps: list[StepFeatures] = []
+    seconds: list[float] = []
+    own: list[float] = []
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as e:
+        raise UserInputError(f"{path}: {e.strerror or e}", field="log") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            f = StepFeatures(*(int(entry[name]) for name in _FEATURES))
+            run = float(entry["step_seconds"])
+            share = float(entry.get("plan_seconds", 0.0)) + float(entry.get("apply_seconds", 0.0))
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise FormatError(f"{path.name}: line {number}: not a step ({type(e).__name__}: {e})", field="log") from None
+        if run > 0 and f.tokens > 0:
+            steps.append(f)
+            seconds.append(run)
+            own.append(share)
+    return steps, np.array(seconds), np.array(own)
+
+
+def fit(steps: list[StepFeatures], seconds: np.ndarray, own: np.ndarray | None = None, seed: int = 0) -> Fit:
+    """Fit on four steps in five, judge on the fifth, then report both. Steps that took more than five times their fit (a paused machine) are left
+    out of the second pass."""
+    if len(steps) < 20:
+        raise UserInputError(f"log: {len(steps)} steps are too few to fit a cost model (20 at least)", field="log")
+    x = np.array([columns(f) for f in steps])
+    held = np.random.default_rng(seed).random(len(steps)) < 0.2
+    train = ~held
+    for _ in range(2):
+        weight = x[train] / seconds[train, None]
+        cost = LinearCost(settle(non_negative(weight.T @ weight, weight.sum(axis=0))))
+        predicted = x @ np.array(cost.coefficients)
+        train = ~held & (seconds < 5 * predicted)
+    judged = held if held.any() else np.ones(len(steps), bool)
+    relative = np.abs(predicted[judged] - seconds[judged]) / seconds[judged]
+    error = {"median": float(np.median(relative)), "mean": float(relative.mean()), "p90": float(np.percentile(relative, 90)),
+             "total": float(abs(predicted[judged].sum() / seconds[judged].sum() - 1.0))}
+    return Fit(cost, _overhead(x[:, NAMES.index("row")], own), len(steps), error)
+
+
+def _overhead(rows: np.ndarray, own: np.ndarray | None) -> tuple[float, float]:
+    if own is None or not own.any():
+        return 0.0, 0.0
+    slope = 0.0 if np.ptp(rows) == 0 else max(float(np.polyfit(rows, own, 1)[0]), 0.0)
+    return max(float(np.median(own - slope * rows)), 0.0), slope

