@@ -53,8 +53,12 @@ def test_our_own_brief_survives_a_second_ledger(two_days: Round, ledger: Ledger,
 
 
 CUTS = [
-    ("arXiv:2505.02922 — RetroInfer", "arXiv:2505.02923 — RetroInfer"), ("-24.1%", "-24.2%"), ("§1.(3) KV Cache · 2026", "§1.(4) KV Cache · 2026"),
-    ("https://github.com/microsoft/retrievalattention", ""), ("状态：NET-new（均未锚入", "状态：anchored（均未锚入"), ("F NVIDIA", "NVIDIA"),
+    ("arXiv:2505.02922 — RetroInfer", "arXiv:2505.02923 — RetroInfer"),
+    ("-24.1%", "-24.2%"),
+    ("§1.(3) KV Cache · 2026", "§1.(4) KV Cache · 2026"),
+    ("https://github.com/microsoft/retrievalattention", ""),
+    ("状态：NET-new（均未锚入", "状态：anchored（均未锚入"),
+    ("F NVIDIA", "NVIDIA"),
 ]
 
 
@@ -125,8 +129,10 @@ def test_the_first_handle_names_the_sections_to_repair(two_days: Round) -> None:
 @pytest.mark.parametrize("layout", ["D", "B"])
 def test_the_sections_of_a_layout_are_complete_and_in_order(two_days: Round, layout: str) -> None:
     kinds = [s.kind for s in parse_brief(render(two_days.view(DAY1), layout, "md")).sections]
-    wanted = {"D": ["status", "source", "increment", "adjacent", "contradiction", "citable", "summary", "source_total"],
-              "B": ["increment", "contradiction", "citable", "rejection", "handle"]}[layout]
+    wanted = {
+        "D": ["status", "source", "increment", "adjacent", "contradiction", "citable", "summary", "source_total"],
+        "B": ["increment", "contradiction", "citable", "rejection", "handle"],
+    }[layout]
     assert [k for k in kinds if k in wanted][: len(wanted)] == wanted
 
 
@@ -173,7 +179,19 @@ def cli(*args: str) -> str:
 
 
 def three_commands(home: Path) -> None:
-    cli("ledger", "ingest", str(INBOX / "knowledge"), str(INBOX / "day1"), "--instance", str(INBOX / "ledger.toml"), "-l", str(home), "--now", "2026-10-06T22:00", "-q")
+    cli(
+        "ledger",
+        "ingest",
+        str(INBOX / "knowledge"),
+        str(INBOX / "day1"),
+        "--instance",
+        str(INBOX / "ledger.toml"),
+        "-l",
+        str(home),
+        "--now",
+        "2026-10-06T22:00",
+        "-q",
+    )
     cli("ledger", "digest", "-l", str(home), "--now", "2026-10-06T22:00", "-q")
     cli("brief", "-l", str(home))
 
@@ -215,7 +233,11 @@ def test_the_html_page_escapes_material_and_prints_boundaries(tmp_path: Path, in
 
     with Ledger.create(tmp_path / "l") as ledger:
         work = Round(ledger, instance)
-        work.note(tmp_path / "in", "inbox/a/2026-10-06-note.md", "## TideTable\n\n<script>alert(1)</script> (arXiv:2610.90015): inference latency drops by 31%.\n")
+        work.note(
+            tmp_path / "in",
+            "inbox/a/2026-10-06-note.md",
+            "## TideTable\n\n<script>alert(1)</script> (arXiv:2610.90015): inference latency drops by 31%.\n",
+        )
         work.ingest(tmp_path / "in")
         work.digest()
         page = "".join(pieces(ledger, "t", "en"))
@@ -223,10 +245,16 @@ def test_the_html_page_escapes_material_and_prints_boundaries(tmp_path: Path, in
     assert 'class="boundary small">' in page and "independent origin" in page
 
 
-@pytest.mark.parametrize(("args", "words"), [
-    (("brief", "--layout", "X"), "layout: 'X' is none of D, B"), (("brief", "--batch", "nope"), "no batch 'nope'"), (("ledger", "init", "x"), "topic: missing"),
-    (("claims", "show", "nope"), "none with id 'nope'"), (("ledger", "digest", "--now", "soon"), "no ISO date"),
-])
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("brief", "--layout", "X"), "layout: 'X' is none of D, B"),
+        (("brief", "--batch", "nope"), "no batch 'nope'"),
+        (("ledger", "init", "x"), "topic: missing"),
+        (("claims", "show", "nope"), "none with id 'nope'"),
+        (("ledger", "digest", "--now", "soon"), "no ISO date"),
+    ],
+)
 def test_a_wrong_argument_is_one_clear_line(tmp_path: Path, args: tuple[str, ...], words: str) -> None:
     from headwater.core.errors import UserInputError
 

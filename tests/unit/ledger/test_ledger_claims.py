@@ -22,7 +22,14 @@ SAME = {"model": "Gemma-4-E4B", "hardware": "H100"}
 
 
 def predicted(**change: Any) -> Prediction:
-    body: dict[str, Any] = {"id": "p", "claim": "c", "direction": -1, "magnitude": -0.24, "setting": SAME, "companions": required_companions("speculation")}
+    body: dict[str, Any] = {
+        "id": "p",
+        "claim": "c",
+        "direction": -1,
+        "magnitude": -0.24,
+        "setting": SAME,
+        "companions": required_companions("speculation"),
+    }
     return Prediction(**{**body, **change})
 
 
@@ -57,13 +64,22 @@ def test_the_verdict_follows_the_rules(name: str, prediction: Prediction, outcom
 
 
 def exact(compared: int, violations: int, **change: Any) -> Outcome:
-    return Outcome(exactness=Exactness(compared=compared, violations=violations, counter_example="row 3" if violations else ""), n=1, companions=FULL, **change)
+    return Outcome(
+        exactness=Exactness(compared=compared, violations=violations, counter_example="row 3" if violations else ""), n=1, companions=FULL, **change
+    )
 
 
-@pytest.mark.parametrize(("outcome", "verdict"), [
-    (exact(640, 0, setting=SAME), "reproduced"), (exact(640, 0), "partly"), (exact(640, 1), "refuted"), (exact(0, 0, setting=SAME), "inconclusive"),
-    (Outcome(companions=FULL, setting=SAME), "inconclusive"), (exact(640, 0, setting=SAME, simulated=True), "partly"),
-])
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (exact(640, 0, setting=SAME), "reproduced"),
+        (exact(640, 0), "partly"),
+        (exact(640, 1), "refuted"),
+        (exact(0, 0, setting=SAME), "inconclusive"),
+        (Outcome(companions=FULL, setting=SAME), "inconclusive"),
+        (exact(640, 0, setting=SAME, simulated=True), "partly"),
+    ],
+)
 def test_an_exactness_claim_falls_with_one_counter_example(outcome: Outcome, verdict: str) -> None:
     assert rule(predicted(exactness=True, direction=0, magnitude=None), outcome).verdict == verdict
 
@@ -81,7 +97,14 @@ def test_differing_fields_are_named() -> None:
 NUMBER = st.floats(-2, 2, allow_nan=False)
 
 
-@given(NUMBER, NUMBER, st.integers(0, 40), st.booleans(), st.dictionaries(st.sampled_from(sorted(FULL)), st.just("x")), st.sampled_from([SAME, {}, {"model": "other"}]))
+@given(
+    NUMBER,
+    NUMBER,
+    st.integers(0, 40),
+    st.booleans(),
+    st.dictionaries(st.sampled_from(sorted(FULL)), st.just("x")),
+    st.sampled_from([SAME, {}, {"model": "other"}]),
+)
 def test_nothing_is_reproduced_without_companions_setting_and_a_real_run(
     a: float, b: float, n: int, simulated: bool, companions: dict[str, str], setting: dict[str, str]
 ) -> None:
@@ -95,7 +118,9 @@ def test_nothing_is_reproduced_without_companions_setting_and_a_real_run(
 
 @pytest.fixture
 def claim(ledger: Ledger) -> Claim:
-    return claims.add_claim(ledger, "arxiv:2610.90011", "two ways give the same order", at="t0", by="ada", level=2, quote="abstract", kind="mechanism")
+    return claims.add_claim(
+        ledger, "arxiv:2610.90011", "two ways give the same order", at="t0", by="ada", level=2, quote="abstract", kind="mechanism"
+    )
 
 
 def test_a_bound_command_is_run_and_stored_with_its_verdict(ledger: Ledger, claim: Claim) -> None:
@@ -123,7 +148,9 @@ def test_the_prediction_is_frozen_before_the_run(ledger: Ledger, claim: Claim) -
 
 
 def test_a_percentage_becomes_a_signed_fraction(ledger: Ledger) -> None:
-    claim = claims.add_claim(ledger, "arxiv:2610.90011", "latency -24.1%", at="t", by="a", level=1, quote="q", metric="latency", value=-24.1, unit="%")
+    claim = claims.add_claim(
+        ledger, "arxiv:2610.90011", "latency -24.1%", at="t", by="a", level=1, quote="q", metric="latency", value=-24.1, unit="%"
+    )
     claim = claim.model_copy(update={"amount": claim.amount.model_copy(update={"low": 24.1, "high": 24.1})}) if claim.amount else claim
     binding = claims.bind(ledger, claim, experiments.find(ROOT / "experiments", "sort_identity"), at="t", by="a")
     assert ledger.get(binding.prediction).magnitude == pytest.approx(-0.241)
@@ -140,10 +167,17 @@ def test_an_unbound_claim_cannot_be_verified(ledger: Ledger, claim: Claim) -> No
         claims.verify(ledger, claim, ROOT / "experiments", at="t", by="a")
 
 
-@pytest.mark.parametrize(("name", "text", "words"), [
-    ("a.toml", "command = []", "command is missing"), ("a.toml", "x = 1\ncommand = ['true']", "x: Extra inputs"), ("a.toml", "= 1", "not valid TOML"),
-    ("a.py", "EXPERIMENT = dict(a=1)", "literal dictionary"), ("a.py", "EXPERIMENT = {'family': 'odd'}", "family 'odd'"), ("a.py", "def (", "not readable as Python"),
-])
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("a.toml", "command = []", "command is missing"),
+        ("a.toml", "x = 1\ncommand = ['true']", "x: Extra inputs"),
+        ("a.toml", "= 1", "not valid TOML"),
+        ("a.py", "EXPERIMENT = dict(a=1)", "literal dictionary"),
+        ("a.py", "EXPERIMENT = {'family': 'odd'}", "family 'odd'"),
+        ("a.py", "def (", "not readable as Python"),
+    ],
+)
 def test_a_malformed_experiment_is_named(tmp_path: Path, name: str, text: str, words: str) -> None:
     (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(FormatError, match=words):
@@ -156,12 +190,17 @@ def test_listing_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_python_experiment_gets_the_setting_and_returns_an_outcome(tmp_path: Path) -> None:
-    (tmp_path / "echo.py").write_text("EXPERIMENT = {'setting': {'batch': '1'}}\n\ndef run(setting):\n    return {'setting': setting, 'n': 1}\n", "utf-8")
+    (tmp_path / "echo.py").write_text(
+        "EXPERIMENT = {'setting': {'batch': '1'}}\n\ndef run(setting):\n    return {'setting': setting, 'n': 1}\n", "utf-8"
+    )
     done = experiments.run(experiments.find(tmp_path, "echo"), {"model": "m"})
     assert done.outcome.setting == {"batch": "1", "model": "m"}
 
 
-@pytest.mark.parametrize(("code", "words"), [("raise ValueError('no cache')", "no cache"), ("print('hello')", "no outcome"), ("import time; time.sleep(60)", "within 0.5 s")])
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("raise ValueError('no cache')", "no cache"), ("print('hello')", "no outcome"), ("import time; time.sleep(60)", "within 0.5 s")],
+)
 def test_a_failing_experiment_says_how(tmp_path: Path, code: str, words: str) -> None:
     (tmp_path / "bad.toml").write_text(f'command = ["{{python}}", "-c", "{code}"]\ntimeout = {0.5 if "sleep" in code else 30}\n', "utf-8")
     with pytest.raises(FormatError, match=words):
