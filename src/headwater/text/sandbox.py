@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError
@@ -105,7 +105,7 @@ def _count_items(value: Any) -> None:
             if left < 0 or text < 0 or len(stack) > 100:
                 raise SecurityError(f"a structure of more than {MAX_ITEMS:,} items, {MAX_TEXT:,} characters or 100 levels")
             if isinstance(item, Namespace):
-                item = item._Namespace__attrs                       # type: ignore[attr-defined]
+                item = item._Namespace__attrs
             if isinstance(item, Mapping):
                 stack.append(iter([*item.keys(), *item.values()]))
                 break
@@ -159,7 +159,7 @@ def _indent(text: str, width: int | str = 4, first: bool = False, blank: bool = 
 
 
 def _sum(values: Iterable[Any], attribute: str | None = None, start: float = 0) -> float:
-    items = [v.get(attribute) if attribute and isinstance(v, Mapping) else v for v in values]
+    items: list[Any] = [v.get(attribute) if attribute and isinstance(v, Mapping) else v for v in values]
     if not all(isinstance(v, int | float) for v in [*items, start]):
         raise SecurityError("sum of something that is not a number")
     return math.fsum(items) + start if any(isinstance(v, float) for v in items) else sum(items) + start
@@ -249,7 +249,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=False, optimized=False,
             extensions=[LoopControlExtension, _Generation], finalize=self._finalize,
         )
-        self.filters = {name: FILTERS[name] for name in _HARMLESS}
+        self.filters: dict[str, Callable[..., Any]] = {name: FILTERS[name] for name in _HARMLESS}
         self.filters |= {
             "tojson": to_json, "join": _join, "replace": _replace, "indent": _indent, "sum": _sum, "format": _format,
             "string": lambda v: v if isinstance(v, str) else str(checked(v)),
@@ -273,7 +273,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         tree = super()._parse(source, name, filename)
         for loop in tree.find_all(nodes.For):
             text = sum(len(d.data) for d in loop.find_all(nodes.TemplateData))
-            loop.iter = _filtered(loop.iter, "__turns", nodes.Const(text))
+            loop.iter = _filtered(cast("nodes.Expr", loop.iter), "__turns", nodes.Const(text))
         _check_built(tree)
         return tree
 
