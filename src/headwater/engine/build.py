@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headwater.core import registry
 from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
+from headwater.core.events import Arrive
 from headwater.core.kvspec import KVSpec
+from headwater.core.params import SamplingParams
+from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+CALIBRATION_TOKENS = (16, 8, 48, 192)
 TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
 
@@ -76,9 +82,28 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     return _model_engine(spec, model, text), text
 
 
-def load_engine(spec: EngineSpec, progress: Progress | None = None) -> Engine:
-    """For engine processes."""
-    return load(spec, progress)[0]
+def load_engine(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> Engine:
+    """For servers: loaded, and its cost model fed with a few real steps, so that the first long prompt is cut into chunks that fit the budget."""
+    engine = load(spec, progress, text)[0]
+    calibrate(engine)
+    return engine
+
+
+def calibrate(engine: Engine) -> None:
+    """Run a few steps of made-up tokens under a salt that nobody shares: chunks of three sizes, then single tokens.
+
+    The first request touches memory for the first time and is not learned from.
+    """
+    caps = engine.executor.caps()
+    rng = np.random.default_rng(0)
+    cost, engine.cost = engine.cost, None
+    for i, n in enumerate(CALIBRATION_TOKENS):
+        prompt = rng.integers(0, caps.vocabulary, min(n, caps.context - 4)).astype(np.int32)
+        params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+        engine.post(Arrive(Request(f"calibration-{i}", prompt, params, 3, cache_salt="calibration")))
+        while engine.run_once() is not None:
+            pass
+        engine.cost = cost
 
 
 def load_text(spec: EngineSpec) -> TextModel:
@@ -98,7 +123,7 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     from headwater.engine.thread import ThreadClient
 
     text = load_text(spec)
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load(spec, progress, text)[0])
+    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load_engine(spec, progress, text))
     return Front(client, text)
 
 
