@@ -113,8 +113,8 @@ def log_lines(n: int = 300) -> list[str]:
         tokens = rows + int(rng.choice([0, 0, 100, 400]))
         kv = tokens * int(rng.integers(10, 900))
         seconds = 2e-3 + 5e-4 * tokens + 1e-5 * rows + 2e-8 * kv
-        out.append(json.dumps({"step": i, "tokens": tokens, "rows": rows, "reads": rows, "kv_positions": kv, "guesses": 0, "plan_seconds": 1e-4 + 2e-6 * rows,
-                               "step_seconds": seconds, "apply_seconds": 5e-5}))
+        out.append(json.dumps({"step": i, "tokens": tokens, "rows": rows, "reads": rows, "kv_positions": kv, "guesses": 0,
+                               "plan_seconds": 1e-4 + 2e-6 * rows, "step_seconds": seconds, "apply_seconds": 5e-5}))
     return out
 
 
@@ -140,7 +140,8 @@ def run(*args: str):
 
 def test_the_command_line_runs_compares_and_saves(tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    result = run("sim", "run", "--generate", "--limit", "15", "--sched", "fcfs", "--sched", "fair", "--evict", "slru:protected=0.5", "--json", str(out))
+    rooms = ["--sched", "fcfs", "--sched", "fair", "--evict", "slru:protected=0.5"]
+    result = run("sim", "run", "--generate", "--limit", "15", *rooms, "--json", str(out))
     assert result.exit_code == 0, result.output
     assert "goodput" in result.output and "preempted" in result.output
     assert [r["setting"]["sched"] for r in json.loads(out.read_text())] == ["fcfs", "fair"]
@@ -155,8 +156,9 @@ def test_the_command_line_draws_a_picture(tmp_path: Path, shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("args", "word"), [
-    (["sim", "run"], "--trace"), (["sim", "run", "--trace", "nowhere.csv"], "nowhere.csv"), (["sim", "run", "--generate", "--sched", "nobody"], "nobody"),
-    (["sim", "cache", "--trace", "x.jsonl", "--shares", "2"], "shares"), (["sim", "storm", "--shape", "round"], "round"), (["policies", "attic"], "attic"),
+    (["sim", "run"], "--trace"), (["sim", "run", "--trace", "nowhere.csv"], "nowhere.csv"),
+    (["sim", "run", "--generate", "--sched", "nobody"], "nobody"), (["sim", "cache", "--trace", "x.jsonl", "--shares", "2"], "shares"),
+    (["sim", "storm", "--shape", "round"], "round"), (["policies", "attic"], "attic"),
     (["sim", "run", "--generate", "--memory", "16", "--context", "16"], "--memory"),
 ])
 def test_wrong_arguments_are_one_line_that_names_them(args: list[str], word: str) -> None:
@@ -170,6 +172,6 @@ def test_policies_lists_every_resident() -> None:
 
 
 def test_the_simulator_needs_no_native_module_no_model_and_no_server() -> None:
-    code = "import sys, headwater.sim.run, headwater.sim.storm, headwater.sim.cache; " \
-           "print([m for m in sys.modules if m.startswith(('headwater._native', 'headwater.kernels', 'headwater.worker', 'headwater.serve', 'torch'))])"
+    heavy = ("headwater._native", "headwater.kernels", "headwater.worker", "headwater.serve", "torch")
+    code = f"import sys, headwater.sim.run, headwater.sim.storm, headwater.sim.cache; print([m for m in sys.modules if m.startswith({heavy})])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -83,6 +83,6 @@ def classify(path: str, head: dict[str, str], document: str, topic: str) -> Kind
     if kind in {"sibling_brief", "earlier_brief"}:
         stem = re.sub(r"^[\dT:_-]+|[-_](?:e1prep|brief)$", "", pure.stem)
         about = low.get("topic", "") or stem
-        if about == topic or topic and topic == stem.split("·")[0].strip():
+        if about == topic or (topic and topic == stem.split("·")[0].strip()):
             kind = "earlier_brief"
     return Kind(kind, producer, stamp, about)
