@@ -240,7 +240,7 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     executor = InlineExecutor(Runner(forward))
     cost = LearnedCost()
     scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
-    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
+    return Engine(scheduler, executor, cost, compile_grammar=lambda grammar: text.compile_grammar(grammar, forward.caps.vocabulary))
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------
