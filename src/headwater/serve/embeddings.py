@@ -38,7 +38,7 @@ class EmbeddingRequest(Wire):
             return [self.input]
         if self.input and isinstance(self.input[0], int):
             return [self.input]  # type: ignore[list-item]
-        return list(self.input)  # type: ignore[arg-type]
+        return list(self.input)
 
 
 @router.post("/v1/embeddings", response_model=None)
