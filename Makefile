@@ -51,7 +51,7 @@ CONFIGURE = cmake -G Ninja -S . -DPython_EXECUTABLE="$$(command -v $(PYTHON))"
 native:
 	$(CONFIGURE) -B build/dev
 	cmake --build build/dev -j $(JOBS)
-	cp build/dev/_native*.so src/headwater/
+	install build/dev/_native*.so src/headwater/
 
 # The kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer; HEADWATER_NATIVE names the module to load.
 sanitize:

@@ -42,8 +42,9 @@ def test_a_fork_inside_a_block_copies_that_block_once_per_group(shape: str, grou
     assert toy.scheduler.kv.copies.tolist() == [64] * groups
 
 
-def test_64_forks_that_arrive_together_with_the_same_prefix_compute_it_once() -> None:
-    toy = Toy(blocks=600)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_64_forks_that_arrive_together_with_the_same_prefix_compute_it_once(shape: str) -> None:
+    toy = Toy(SHAPES[shape], blocks=900, slots=100)
     state = prompt(2000)
     toy.run(*[request(f"q{i}", np.concatenate([state, prompt(9, i + 1)]), 1) for i in range(64)])
     assert toy.computed == 2000 + 64 * 9

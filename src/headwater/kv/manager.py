@@ -129,6 +129,7 @@ class KVManager:
 
     def start(self, found: Match, sums_seed: int, end: int, now: float) -> Start | None:
         """Make the chain of a new row that will compute up to position `end` in this step; None when blocks or slots are short (nothing changed).
+        Where only window blocks are short the chain reaches less far (at least one token).
 
         sums_seed: hash sum before block found.start // block. Sources of copies and the checkpoint stay pinned until `unpin`.
         """
@@ -142,7 +143,8 @@ class KVManager:
             found.point.pins += 1
         k = self.blocks_for(end) - m
         slot = self._take_slot(now)
-        if slot is None or self._make_room(k, now) < k:
+        got = 0 if slot is None or k > self.room else self._make_room(k, now)  # never evict for a start that cannot succeed
+        if slot is None or got < (1 if self.pools else k):
             self.nodes.unref(held, now)
             if found.point is not None:
                 found.point.pins -= 1
@@ -155,7 +157,7 @@ class KVManager:
         chain.nodes[:m] = path
         self.index.pin_root(found.root, 1)
         self._share_windows(chain, found.point, m)
-        self._extend(chain, k, now)
+        self._extend(chain, got, now)
         copies = self._copies(chain, cover, found.point, m) if start % block else []
         if cover >= 0:
             self.pins.append(held[-1:])

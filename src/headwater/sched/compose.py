@@ -65,6 +65,13 @@ class StepBuilder:
     def grew(self, row: int, before: int) -> None:
         self.grown.setdefault(row, before)
 
+    def stop_at_borders(self) -> None:
+        """Cut chunks at checkpoints that were asked for while the step was planned."""
+        forest, rows = self.board.forest, self.board.rows
+        if not self.board.kv.can_cut:
+            ends = [(row, int(rows.done[row]), n) for row, n in self.chunks]
+            self.chunks = [(row, forest.next_border(rows.at(row), done, done + n) - done) for row, done, n in ends]
+
     # ---- arrays -----------------------------------------------------------------------------------------------------------------
 
     def build(self, step: int, now: float) -> StepPlan:
