@@ -79,7 +79,7 @@ def _titles(brief: Brief) -> list[tuple[str, str, int]]:
 
 def _title_case(title: str) -> bool:
     """Most longer words are capitalised: a title, not a gist."""
-    long = [w for w in re.findall(r"[A-Za-z][A-Za-z-]{3,}", title)]
+    long = re.findall(r"[A-Za-z][A-Za-z-]{3,}", title)
     return bool(long) and sum(w[0].isupper() for w in long) >= 0.6 * len(long)
 
 

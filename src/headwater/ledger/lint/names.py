@@ -84,7 +84,8 @@ def names_in(text: str) -> list[Name]:
 
     Links, paths and identifiers are no names. Words of the trade (GPU, Prefill, benchmark) are left out.
     """
-    taken = [(m.start, m.end) for m in (*find_links(text), *find_ids(text))] + [
+    taken = [(m.start, m.end) for m in find_links(text)] + [(m.start, m.end) for m in find_ids(text)]
+    taken += [
         m.span() for m in _PATH.finditer(text) if _is_path(m[0])
     ]
     out: list[Name] = []
