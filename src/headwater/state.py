@@ -114,9 +114,12 @@ class State:
         return self._offline.run([want])[0]
 
     def save(self, path: str | Path) -> None:
-        """Write tokens, keys, values and identity to `path` (a zip of arrays; nothing in it is executed when it is loaded)."""
+        """Write tokens, keys, values and identity to `path` (a zip of arrays; nothing in it is executed when it is loaded).
+
+        Models with windows or recurrent states keep only tokens and identity: their state is computed again by `LLM.load_state`.
+        """
         engine = self._offline.engine
-        arrays = _export(self._offline, self)
+        arrays = _export(self._offline, self) if engine.executor.caps().spec.can_cut else []
         meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": repr(engine.executor.caps().spec)}
         with Path(path).open("wb") as f:
             parts: dict[str, Any] = {f"part{i}": a for i, a in enumerate(arrays)}
@@ -198,9 +201,10 @@ def load_state(offline: Offline, path: Path) -> State:
         raise FormatError(f"{path}: 'tokens' must be 1 to {caps.context:,} ids of the vocabulary of {caps.vocabulary:,}", str(path))
     want = GenerateRequest(tokens, SamplingParams(), request_id=f"load-{path.name}-{id(arrays):x}", read_only=True, hold=True)
     runner = _runner(offline.engine)
-    if (wrong := runner.check_import(arrays, len(tokens))) is not None:  # type: ignore[attr-defined]
-        raise FormatError(f"{path}: {wrong}", str(path))
     assert want.request_id is not None
-    runner.import_row(want.request_id, arrays)  # type: ignore[attr-defined]
+    if caps.spec.can_cut:
+        if (wrong := runner.check_import(arrays, len(tokens))) is not None:  # type: ignore[attr-defined]
+            raise FormatError(f"{path}: {wrong}", str(path))
+        runner.import_row(want.request_id, arrays)  # type: ignore[attr-defined]
     offline.run([want])
     return State(offline, tokens, want.request_id)

@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from headwater.core.params import SamplingParams
 from headwater.core.plan import Ragged, StepPlan, StepResult
 from headwater.core.request import Output, Request
 from headwater.engine.engine import Engine
+from headwater.kernels import native
+from headwater.llm import LLM
 
-NEW = 12
+NEW = 40                                                            # most new tokens of a request
 
 
 @dataclass
@@ -124,7 +127,21 @@ def test_every_request_of_a_storm_ends_right_or_with_a_reason(kind: dict, sched:
     seed = secrets.randbits(32)
     print("seed", seed)
     rng = np.random.default_rng(seed)
-    engine = echo_offline(blocks=60, context=256, sched=f"{sched}:rows=16,tokens=128", **kind).engine
+    engine = echo_offline(blocks=34, context=256, sched=f"{sched}:rows=16,tokens=128", **kind).engine
     faulty = engine.executor = Faulty(engine.executor, rng)  # type: ignore[assignment]
     fates = storm(engine, workload(rng, 250, 256), rng, faulty)  # type: ignore[arg-type]
     judge(fates, engine, echo_offline(blocks=60, context=256, **kind).engine, 60)
+
+
+@pytest.mark.slow
+def test_a_storm_over_a_real_model_ends_right_or_with_a_reason(smollm2: Path) -> None:
+    if not native.available():
+        pytest.skip("the numpy reference is too slow for this")
+    seed = secrets.randbits(32)
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    small = 40 * 16 * 30 * 3 * 64 * 4                               # 40 blocks of SmolLM2's 30 layers with 3 heads of 64 channels in float16
+    engine = LLM(smollm2, kv_memory=small, context=256, sched="fcfs:rows=16,tokens=128").engine
+    faulty = engine.executor = Faulty(engine.executor, rng)
+    fates = storm(engine, workload(rng, 120, 49152), rng, faulty)
+    judge(fates, engine, LLM(smollm2, kv_memory="32M", context=256).engine, 20)

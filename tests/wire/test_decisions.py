@@ -30,7 +30,7 @@ def test_the_typesafe_client_gets_every_answer_type(echo) -> None:
     assert set(queue.probabilities) == {"mechanics", "electrics", "billing"} and abs(sum(queue.probabilities.values()) - 1) < 1e-6
     assert queue.choice == max(queue.probabilities, key=queue.probabilities.get)
     urgency = r.scores["urgency"]
-    assert list(urgency.probabilities) == ["0", "1", "2", "3"] and urgency.legend["3"] == "today" and 0 <= urgency.score <= 3
+    assert [int(k) for k in urgency.probabilities] == [0, 1, 2, 3] and list(urgency.legend.values())[3] == "today" and 0 <= urgency.score <= 3
     assert r.usage.input_tokens > 0 and r.usage.output_tokens == 0 and r.request_id
 
 
@@ -43,7 +43,7 @@ def test_the_async_typesafe_client_works_and_compresses_large_bodies(echo) -> No
 
 
 def test_typesafe_validation_errors_raise_their_exception(echo) -> None:
-    with ts.TypeSafeClient(api_key="k", base_url=echo.url, timeout=60) as client, pytest.raises(Exception, match="images"):
+    with ts.TypeSafeClient(api_key="k", base_url=echo.url, timeout=60) as client, pytest.raises(Exception, match="needs an image"):
         client.system_one("state", {"b": {"type": "box", "instructions": "x"}})
 
 
@@ -80,10 +80,10 @@ def test_sglangs_body_is_known_by_its_shape(echo) -> None:
     assert r["object"] == "decisions" and set(r["answers"]) == {"act", "risk", "over"}
     assert 0 <= r["answers"]["act"]["label_mass"] <= 1
     # what was scored can be replayed through /v1/score
-    ids = r["answers"]["over"]["prompt_token_ids"]
-    labels = [x[0] for x in r["answers"]["over"]["label_token_ids"]]
+    ids = r["answers"]["risk"]["prompt_token_ids"]
+    labels = [x[0] for x in r["answers"]["risk"]["label_token_ids"]]
     s = httpx.post(f"{echo.v1}/score", json={"query": ids[:5], "items": [ids[5:]], "label_token_ids": labels, "apply_softmax": True}).json()
-    assert s["scores"][0] == pytest.approx(list(r["answers"]["over"]["probabilities"].values()), abs=1e-12)
+    assert s["scores"][0] == pytest.approx(r["answers"]["risk"]["probabilities"], abs=1e-12)
 
 
 @pytest.mark.parametrize(("body", "where"), [
@@ -155,7 +155,7 @@ def test_a_state_is_computed_once_and_found_again(echo) -> None:
     state = "A state that nobody asked about before. " * 30
     q = {f"q{i}": {"type": "noul", "instructions": f"Is {i} right?"} for i in range(8)}
     cold = system_one(echo.url, {"state": state, "questions": q}).json()["usage"]
-    assert cold["x_prompt_tokens_computed"] == cold["input_tokens"]
+    assert len(state) < cold["x_prompt_tokens_computed"] <= cold["input_tokens"]       # questions that begin alike share that too
     other = {f"z{i}": {"type": "noul", "instructions": f"And {i}?"} for i in range(8)}
     warm = system_one(echo.url, {"state": state, "questions": other}).json()["usage"]
     assert warm["x_cached_tokens"] > 0 and warm["x_prompt_tokens_computed"] < warm["input_tokens"] / 2

@@ -52,9 +52,9 @@ def test_stored_responses_can_be_continued_and_deleted(echo) -> None:
 def test_anthropic_messages_say_the_same_whole_and_streamed(echo, plain) -> None:
     anthropic = pytest.importorskip("anthropic", reason="needs the package anthropic")
     client = anthropic.Anthropic(base_url=echo.url, api_key="none", max_retries=0)
-    whole = client.messages.create(model="echo", messages=ASK, max_tokens=20, temperature=0)
+    whole = client.messages.create(model="echo", messages=ASK, max_tokens=20, extra_body={"temperature": 0})
     assert whole.content[0].text == plain and whole.stop_reason in ("end_turn", "max_tokens")
-    with client.messages.stream(model="echo", messages=ASK, max_tokens=20, temperature=0) as s:
+    with client.messages.stream(model="echo", messages=ASK, max_tokens=20, extra_body={"temperature": 0}) as s:
         assert s.get_final_message().content[0].text == plain
     count = client.messages.count_tokens(model="echo", messages=ASK).input_tokens
     assert count == whole.usage.input_tokens + whole.usage.cache_read_input_tokens

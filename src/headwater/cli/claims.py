@@ -16,8 +16,11 @@ BY = typer.Option("cli", "--by", help="Who does it.")
 
 @app.command("list")
 def list_(
-    work: str = typer.Option("", help="Only this work (arXiv id or key)."), bound: bool = typer.Option(False, help="Only claims bound to an experiment."),
-    verdict: str = typer.Option("", help="Only with this verdict."), as_json: bool = typer.Option(False, "--json"), home: Path = LEDGER,
+    work: str = typer.Option("", help="Only this work (arXiv id or key)."),
+    bound: bool = typer.Option(False, help="Only claims bound to an experiment."),
+    verdict: str = typer.Option("", help="Only with this verdict."),
+    as_json: bool = typer.Option(False, "--json"),
+    home: Path = LEDGER,
 ) -> None:
     """Claims with level, verdict and boundary."""
     from headwater.ledger.claims import listed
@@ -27,8 +30,17 @@ def list_(
         ledger.catch_up()
         shown = listed(ledger, work, bound, verdict)
         if as_json:
-            rows = [{"id": v.claim.id, "work": v.claim.work, "statement": v.claim.statement, "level": v.level, "boundary": v.boundary, "verdict": v.verdict}
-                    for v in shown]
+            rows = [
+                {
+                    "id": v.claim.id,
+                    "work": v.claim.work,
+                    "statement": v.claim.statement,
+                    "level": v.level,
+                    "boundary": v.boundary,
+                    "verdict": v.verdict,
+                }
+                for v in shown
+            ]
             typer.echo(json.dumps({"claims": rows}, ensure_ascii=False, indent=2))
             return
         for v in shown:
@@ -46,19 +58,34 @@ def show(claim: str, home: Path = LEDGER) -> None:
         ledger.catch_up()
         v = view(ledger, find_claim(ledger, claim))
         body = {
-            "claim": v.claim.model_dump(mode="json"), "title": v.title, "level": v.level, "boundary": v.boundary, "verdict": v.verdict,
-            "readings": [r.model_dump(mode="json") for r in v.readings], "prediction": v.prediction.model_dump(mode="json") if v.prediction else None,
-            "binding": v.binding.model_dump(mode="json") if v.binding else None, "runs": [r.model_dump(mode="json") for r in v.runs],
+            "claim": v.claim.model_dump(mode="json"),
+            "title": v.title,
+            "level": v.level,
+            "boundary": v.boundary,
+            "verdict": v.verdict,
+            "readings": [r.model_dump(mode="json") for r in v.readings],
+            "prediction": v.prediction.model_dump(mode="json") if v.prediction else None,
+            "binding": v.binding.model_dump(mode="json") if v.binding else None,
+            "runs": [r.model_dump(mode="json") for r in v.runs],
         }
         typer.echo(json.dumps(body, ensure_ascii=False, indent=2))
 
 
 @app.command()
 def add(
-    work: str = typer.Option(..., help="arXiv id, DOI, link or title."), statement: str = typer.Option(..., help="The claim, as reported."),
-    level: int = typer.Option(..., help="0..5, what was read."), quote: str = typer.Option(..., help="The exact words relied on."),
-    metric: str = "", value: float | None = None, unit: str = "", kind: str = "performance", origin: str = "author",
-    setting: list[str] = typer.Option([], help="field=value, e.g. model=Qwen3-4B; may be repeated."), boundary: str = "", by: str = BY, home: Path = LEDGER,
+    work: str = typer.Option(..., help="arXiv id, DOI, link or title."),
+    statement: str = typer.Option(..., help="The claim, as reported."),
+    level: int = typer.Option(..., help="0..5, what was read."),
+    quote: str = typer.Option(..., help="The exact words relied on."),
+    metric: str = "",
+    value: float | None = None,
+    unit: str = "",
+    kind: str = "performance",
+    origin: str = "author",
+    setting: list[str] = typer.Option([], help="field=value, e.g. model=Qwen3-4B; may be repeated."),
+    boundary: str = "",
+    by: str = BY,
+    home: Path = LEDGER,
     now: str | None = NOW,
 ) -> None:
     """Enter a claim by hand."""
@@ -70,8 +97,20 @@ def add(
     with ledger:
         key = next(iter(work_keys(work)), "") or title_work(work)
         claim = add_claim(
-            ledger, key, statement, at=clock(now, config.zone).isoformat(), by=by, level=level, quote=quote, metric=metric, value=value, unit=unit, kind=kind,
-            origin=origin, setting=_pairs(setting), boundary=boundary,
+            ledger,
+            key,
+            statement,
+            at=clock(now, config.zone).isoformat(),
+            by=by,
+            level=level,
+            quote=quote,
+            metric=metric,
+            value=value,
+            unit=unit,
+            kind=kind,
+            origin=origin,
+            setting=_pairs(setting),
+            boundary=boundary,
         )
         typer.echo(claim.id)
 
@@ -90,12 +129,18 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 @app.command()
 def bind(
-    claim: str, experiment: str = typer.Argument("", help="Name in the experiments folder; leave out with --missing."),
-    mechanism: str = typer.Option("", help="What must be seen, in words."), direction: int | None = typer.Option(None, help="-1, 0 or 1."),
-    magnitude: float | None = typer.Option(None, help="Predicted value; a relative change as a fraction."), tolerance: float = typer.Option(0.25, min=0.0),
+    claim: str,
+    experiment: str = typer.Argument("", help="Name in the experiments folder; leave out with --missing."),
+    mechanism: str = typer.Option("", help="What must be seen, in words."),
+    direction: int | None = typer.Option(None, help="-1, 0 or 1."),
+    magnitude: float | None = typer.Option(None, help="Predicted value; a relative change as a fraction."),
+    tolerance: float = typer.Option(0.25, min=0.0),
     exactness: bool = typer.Option(False, help="The claim is that outputs are identical."),
-    missing: list[str] = typer.Option([], help="Not testable here: what is missing; may be repeated."), by: str = BY, folder: Path = EXPERIMENTS,
-    home: Path = LEDGER, now: str | None = NOW,
+    missing: list[str] = typer.Option([], help="Not testable here: what is missing; may be repeated."),
+    by: str = BY,
+    folder: Path = EXPERIMENTS,
+    home: Path = LEDGER,
+    now: str | None = NOW,
 ) -> None:
     """Freeze a prediction and bind a claim to an experiment, or record exactly what is missing to test it."""
     from headwater.core.errors import UserInputError
@@ -112,8 +157,18 @@ def bind(
             return
         if not experiment:
             raise UserInputError("experiment: name one, or say with --missing what is missing", "experiment")
-        binding = claims.bind(ledger, found, experiments.find(folder, experiment), at=at, by=by, mechanism=mechanism, direction=direction,
-                              magnitude=magnitude, tolerance=tolerance, exactness=exactness)
+        binding = claims.bind(
+            ledger,
+            found,
+            experiments.find(folder, experiment),
+            at=at,
+            by=by,
+            mechanism=mechanism,
+            direction=direction,
+            magnitude=magnitude,
+            tolerance=tolerance,
+            exactness=exactness,
+        )
         typer.echo(f"{found.id}: bound to {experiment}, prediction {binding.prediction[:12]} frozen")
 
 

@@ -83,6 +83,7 @@ def _plan(s: object) -> None:
     _line("  keys and values", f"{_mib(s.kv.bytes)} for {tokens:,} tokens ({s.kv_per_token / 1024:,.1f} KiB each), taken as they fill")
     if s.kv.slots:
         _line("  states", f"{s.kv.slots} slots, counted above")
+    _line("  tokenizer", _mib(s.tokenizer))
     _line("  scratch", f"{_mib(s.scratch)} in the largest step")
     _line("  total", f"{_mib(s.total)} of {_mib(s.free)} free" + ("" if s.total <= s.free else ": TOO MUCH; give --kv-memory or --context"))
 

@@ -98,8 +98,10 @@ def ingest(
     for message in report.messages:
         warn(message)
     kinds = ", ".join(f"{k} {n}" for k, n in sorted(report.kinds.items()))
-    typer.echo(f"{report.seen} files: {report.new} new ({kinds or '-'}), {report.unchanged} unchanged, {report.skipped} skipped; {report.items} items, "
-               f"{report.flagged} instruction-like passages flagged")
+    typer.echo(
+        f"{report.seen} files: {report.new} new ({kinds or '-'}), {report.unchanged} unchanged, {report.skipped} skipped; {report.items} items, "
+        f"{report.flagged} instruction-like passages flagged"
+    )
 
 
 @app.command()
@@ -115,14 +117,22 @@ def digest(home: Path = LEDGER, now: str | None = NOW, quiet: bool = typer.Optio
         typer.echo("nothing new since the last digest")
         return
     statuses = ", ".join(f"{k} {n}" for k, n in sorted(done.statuses.items()))
-    typer.echo(f"batch {done.batch}{' (resumed)' if done.resumed else ''}: {done.sources} sources, {done.items} items, {done.works} works ({statuses or '-'}), "
-               f"{done.claims} claims, {done.retold} retold")
+    typer.echo(
+        f"batch {done.batch}{' (resumed)' if done.resumed else ''}: {done.sources} sources, {done.items} items, "
+        f"{done.works} works ({statuses or '-'}), "
+        f"{done.claims} claims, {done.retold} retold"
+    )
 
 
 @app.command()
 def read(
-    claim: str, level: int = typer.Option(..., help="0..5, what was read now."), quote: str = typer.Option(..., help="The exact words relied on."),
-    by: str = typer.Option(..., help="Who read."), form: str = typer.Option("", help="abs v3, PDF v1, code, …"), home: Path = LEDGER, now: str | None = NOW,
+    claim: str,
+    level: int = typer.Option(..., help="0..5, what was read now."),
+    quote: str = typer.Option(..., help="The exact words relied on."),
+    by: str = typer.Option(..., help="Who read."),
+    form: str = typer.Option("", help="abs v3, PDF v1, code, …"),
+    home: Path = LEDGER,
+    now: str | None = NOW,
 ) -> None:
     """Record that somebody read more of a work: the only thing that raises an evidence level."""
     from headwater.ledger.claims import find_claim
@@ -211,8 +221,12 @@ def recall(files: list[Path]) -> None:
 
 @app.command()
 def bench(
-    notes: int = typer.Option(2000, min=1), works: int = typer.Option(800, min=1), seed: int = 1, keep: Path | None = typer.Option(None, help="Keep the files here."),
-    json_out: Path | None = typer.Option(None, "--json", help="Write the figures as JSON."), quiet: bool = typer.Option(False, "--quiet", "-q"),
+    notes: int = typer.Option(2000, min=1),
+    works: int = typer.Option(800, min=1),
+    seed: int = 1,
+    keep: Path | None = typer.Option(None, help="Keep the files here."),
+    json_out: Path | None = typer.Option(None, "--json", help="Write the figures as JSON."),
+    quiet: bool = typer.Option(False, "--quiet", "-q"),
 ) -> None:
     """Ingest and digest generated notes; time, memory and the second run."""
     import json

@@ -78,7 +78,8 @@ def run(
         for e in evict:
             update, close = _progress(f"{s} {e}")
             try:
-                reports.append(Run(arrivals, machine, s, e, Objective(ttft, tpot), leavers, seed, check="full" if check else None, progress=update).simulate())
+                one = Run(arrivals, machine, s, e, Objective(ttft, tpot), leavers, seed, check="full" if check else None, progress=update)
+                reports.append(one.simulate())
             finally:
                 close()
             typer.echo(report.text(reports[-1]) + "\n")
@@ -151,7 +152,8 @@ def fit(
     for name, value in zip(NAMES, found.cost.coefficients, strict=True):
         typer.echo(f"  {name:<20}{value:>12.3e} s")
     typer.echo(f"  own share           {found.overhead[0]:>12.3e} s + {found.overhead[1]:.3e} s per row")
-    typer.echo(f"{found.steps} steps; held-out relative error: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in found.error.items()) + f"; written to {out}")
+    errors = ", ".join(f"{k} {100 * v:.1f} %" for k, v in found.error.items())
+    typer.echo(f"{found.steps} steps; held-out relative error: {errors}; written to {out}")
 
 
 @app.command("storm")
@@ -185,14 +187,16 @@ def storm(
             update(i + 1, total)
     except StormError as e:
         close()
-        typer.echo(f"storm broke after {len(done)} seeds: {e}\nreplay: headwater sim storm --seed {first + len(done)} --requests {per} --per {per}", err=True)
+        again = f"headwater sim storm --seed {first + len(done)} --requests {per} --per {per}"
+        typer.echo(f"storm broke after {len(done)} seeds: {e}\nreplay: {again}", err=True)
         raise typer.Exit(1) from None
     finally:
         close()
     faults = sum((Counter(r.faults) for r in done), Counter())
-    typer.echo(f"{requests} requests over {total} seeds from {first}: {sum(r.finished for r in done)} finished right, {sum(r.aborted for r in done)} left, "
-               f"{sum(r.failed for r in done)} failed with a reason; {sum(r.steps for r in done)} steps checked, "
-               f"{sum(r.preempted for r in done)} preemptions; faults: {', '.join(f'{n} {k}' for k, n in sorted(faults.items()))}")
+    totals = {name: sum(getattr(r, name) for r in done) for name in ("finished", "aborted", "failed", "steps", "preempted")}
+    typer.echo(f"{requests} requests over {total} seeds from {first}: {totals['finished']} finished right, {totals['aborted']} left, "
+               f"{totals['failed']} failed with a reason; {totals['steps']} steps checked, {totals['preempted']} preemptions; "
+               f"faults: {', '.join(f'{n} {k}' for k, n in sorted(faults.items()))}")
     if json:
         report.save_json(json, [asdict(r) for r in done])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from headwater.core.plan import StepFeatures, StepPlan, Want
 
 KNEE = 16                         # tokens up to which a step is bound by reading the weights, not by arithmetic
+_SAMPLE, _READ = int(Want.SAMPLE), int(Want.READ)                  # plain ints: numpy is slow with enum members
+SPEED_STEPS = 32                  # first steps that tell how fast the machine is against the prior
 NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
 
 
@@ -16,8 +19,8 @@ def features(plan: StepPlan) -> StepFeatures:
     """What the cost model prices a plan by."""
     n = plan.n_new.astype(np.int64)
     context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
-    sampled = (plan.want & Want.SAMPLE) != 0
-    reads = int((plan.n_guess[sampled] + 1).sum()) + int(((plan.want & Want.READ) != 0).sum())
+    sampled = (plan.want & _SAMPLE) != 0
+    reads = int((plan.n_guess[sampled] + 1).sum()) + int(np.count_nonzero(plan.want & _READ))
     return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()))
 
 
@@ -65,7 +68,8 @@ class LinearCost:
 class LearnedCost:
     """Piecewise linear costs learned online: least squares over terms weighted by 1 / seconds (relative errors), old steps fade.
 
-    prior: coefficients believed before any step, weighted like `prior_steps` typical steps. memory: steps after which a step counts 1/e.
+    prior: coefficients believed before any step, weighted like `prior_steps` typical steps; as the first steps come, its speed (not its shape)
+    follows theirs, or on a machine ten times slower its relative weight would be a hundredfold. memory: steps after which a step counts 1/e.
     """
 
     prior: LinearCost = field(default_factory=LinearCost)
@@ -75,6 +79,9 @@ class LearnedCost:
     _gram: np.ndarray = field(init=False, repr=False)
     _moment: np.ndarray = field(init=False, repr=False)
     _fit: LinearCost = field(init=False, repr=False)
+    _prior_gram: np.ndarray = field(init=False, repr=False)
+    _prior_moment: np.ndarray = field(init=False, repr=False)
+    _log_speed: float = field(default=0.0, init=False, repr=False)   # mean of log(seconds / prior) over the first steps
     _refit_at: int = field(default=4, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +89,8 @@ class LearnedCost:
         self._moment = np.zeros(len(NAMES))
         for f in (StepFeatures(1, 1, 1, 100), StepFeatures(8, 8, 8, 4000), StepFeatures(64, 1, 1, 4000), StepFeatures(512, 4, 2, 200_000)):
             self._add(f, self.prior.step_seconds(f), self.prior_steps / 4)
+        self._prior_gram, self._prior_moment = self._gram, self._moment
+        self._gram, self._moment = np.zeros_like(self._gram), np.zeros_like(self._moment)
         self._fit = self.prior
 
     def _add(self, f: StepFeatures, seconds: float, weight: float) -> None:
@@ -98,13 +107,17 @@ class LearnedCost:
         if seconds <= 0 or (self.steps > 100 and seconds > 10 * self.step_seconds(f)):
             return
         fade = 1.0 - 1.0 / self.memory
-        self._gram *= fade
-        self._moment *= fade
+        for a in (self._gram, self._moment, self._prior_gram, self._prior_moment):
+            a *= fade
         self._add(f, seconds, 1.0)
         self.steps += 1
+        if self.steps <= SPEED_STEPS:
+            self._log_speed += (math.log(seconds / self.prior.step_seconds(f)) - self._log_speed) / self.steps
         if self.steps >= self._refit_at:
             self._refit_at = self.steps + min(max(self.steps // 4, 4), 64)
-            self._fit = LinearCost(settle(non_negative(self._gram, self._moment)))
+            slower = math.exp(self._log_speed)
+            gram, moment = self._gram + self._prior_gram / slower**2, self._moment + self._prior_moment / slower
+            self._fit = LinearCost(settle(non_negative(gram, moment)))
 
 
 def settle(x: np.ndarray) -> tuple[float, ...]:

@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headwater.core import registry
 from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
+from headwater.core.events import Arrive
 from headwater.core.kvspec import KVSpec
+from headwater.core.params import SamplingParams
+from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+CALIBRATION_TOKENS = (16, 8, 48, 192)
+TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
 
 
@@ -75,9 +82,28 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     return _model_engine(spec, model, text), text
 
 
-def load_engine(spec: EngineSpec, progress: Progress | None = None) -> Engine:
-    """For engine processes."""
-    return load(spec, progress)[0]
+def load_engine(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> Engine:
+    """For servers: loaded, and its cost model fed with a few real steps, so that the first long prompt is cut into chunks that fit the budget."""
+    engine = load(spec, progress, text)[0]
+    calibrate(engine)
+    return engine
+
+
+def calibrate(engine: Engine) -> None:
+    """Run a few steps of made-up tokens under a salt that nobody shares: chunks of three sizes, then single tokens.
+
+    The first request touches memory for the first time and is not learned from.
+    """
+    caps = engine.executor.caps()
+    rng = np.random.default_rng(0)
+    cost, engine.cost = engine.cost, None
+    for i, n in enumerate(CALIBRATION_TOKENS):
+        prompt = rng.integers(0, caps.vocabulary, min(n, caps.context - 4)).astype(np.int32)
+        params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+        engine.post(Arrive(Request(f"calibration-{i}", prompt, params, 3, cache_salt="calibration")))
+        while engine.run_once() is not None:
+            pass
+        engine.cost = cost
 
 
 def load_text(spec: EngineSpec) -> TextModel:
@@ -97,7 +123,7 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     from headwater.engine.thread import ThreadClient
 
     text = load_text(spec)
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load(spec, progress, text)[0])
+    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load_engine(spec, progress, text))
     return Front(client, text)
 
 
@@ -110,7 +136,7 @@ def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
 
 @dataclass(frozen=True)
 class Survey:
-    """What an engine of a spec will take, known before a weight is read. Bytes; total: weights, vectors, cache and scratch once all is written."""
+    """What an engine of a spec will take, known before a weight is read; bytes, once all of it is written."""
 
     name: str
     family: str
@@ -120,11 +146,12 @@ class Survey:
     kv: KVMemory
     kv_per_token: int
     scratch: int
+    tokenizer: int
     free: int
 
     @property
     def total(self) -> int:
-        return self.weights + self.vectors + self.kv.bytes + self.scratch
+        return self.weights + self.vectors + self.kv.bytes + self.scratch + self.tokenizer
 
 
 def survey(spec: EngineSpec) -> Survey:
@@ -139,7 +166,8 @@ def survey(spec: EngineSpec) -> Survey:
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
     kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
-    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, free)
+    tokenizer = TOKENIZER_BYTES * config.vocab
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
@@ -200,7 +228,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
         model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
-        reference=spec.backend == "reference",
+        plain=spec.backend == "reference",
     )
     return _engine(spec, forward, text)
 

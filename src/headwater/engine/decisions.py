@@ -31,7 +31,7 @@ class DecisionText:
 
     def prompt_ids(self, first: str, second: str, answer_prefix: str) -> np.ndarray:
         """int32 ids of (state message, question message) up to where the answer starts."""
-        if self.text.template is not None:
+        if self.text.has_chat:
             ids = self.text.render_chat([{"role": "system", "content": first}, {"role": "user", "content": second}])
             tail = self.text.tokenizer.encode(answer_prefix, add_special=False) if answer_prefix else []
             return np.array([*ids, *tail], np.int32)

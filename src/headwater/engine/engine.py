@@ -52,7 +52,7 @@ class Engine:
         self.log = log or StepLog()
         self.steps = 0
         self.last_step = 0.0
-        self._cost = cost
+        self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
 
@@ -84,8 +84,8 @@ class Engine:
             outputs += self.scheduler.drain()
         f = features(plan)
         seconds = result.seconds or ran - planned
-        if self._cost is not None:
-            self._cost.learn(f, seconds)
+        if self.cost is not None:
+            self.cost.learn(f, seconds)
         self.steps += 1
         self.last_step = self.clock.now()
         accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0

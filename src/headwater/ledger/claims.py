@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from headwater.core.errors import UserInputError
 from headwater.ledger import experiments
@@ -47,8 +48,14 @@ def view(ledger: Ledger, claim: Claim, language: str = "en") -> ClaimView:
     binding = ledger.one(Binding, "claim", claim.id)
     prediction = ledger.get(binding.prediction) if binding and binding.prediction else None
     return ClaimView(
-        claim, view_work(ledger, claim.work).title, level, claim.boundary or boundary_sentence(level, [claim.origin], claim.missing, 1, language),
-        list(ledger.by(Reading, "claim", claim.id)), binding, prediction, list(ledger.by(Run, "claim", claim.id)),
+        claim,
+        view_work(ledger, claim.work).title,
+        level,
+        claim.boundary or boundary_sentence(level, [claim.origin], claim.missing, 1, language),
+        list(ledger.by(Reading, "claim", claim.id)),
+        binding,
+        prediction,
+        list(ledger.by(Run, "claim", claim.id)),
     )
 
 
@@ -88,8 +95,21 @@ def listed(ledger: Ledger, work: str = "", bound: bool = False, verdict: str = "
 
 
 def add_claim(
-    ledger: Ledger, work: str, statement: str, *, at: str, by: str, level: int, quote: str, metric: str = "", value: float | None = None, unit: str = "",
-    kind: str = "performance", origin: str = "author", setting: dict[str, str] | None = None, boundary: str = "",
+    ledger: Ledger,
+    work: str,
+    statement: str,
+    *,
+    at: str,
+    by: str,
+    level: int,
+    quote: str,
+    metric: str = "",
+    value: float | None = None,
+    unit: str = "",
+    kind: str = "performance",
+    origin: str = "author",
+    setting: dict[str, str] | None = None,
+    boundary: str = "",
 ) -> Claim:
     """Enter a claim by hand, with the reading it rests on.
 
@@ -108,15 +128,34 @@ def add_claim(
     amount = None
     if value is not None:
         amount = Amount(raw=f"{value:g}{unit}", low=value, high=value, unit=unit, direction=(value > 0) - (value < 0), metric=metric)
-    claim = Claim(id=fingerprint("claim", work, statement, metric, value, unit), at=at, by=by, work=work, statement=statement, claim_kind=kind,
-                  amount=amount, setting=Setting(**(setting or {})), origin=origin, boundary=boundary)
+    claim = Claim(
+        id=fingerprint("claim", work, statement, metric, value, unit),
+        at=at,
+        by=by,
+        work=work,
+        statement=statement,
+        claim_kind=kind,
+        amount=amount,
+        setting=Setting(**(setting or {})),
+        origin=origin,
+        boundary=boundary,
+    )
     ledger.append([claim, opening(claim, level, by, quote)])
     return claim
 
 
 def bind(
-    ledger: Ledger, claim: Claim, experiment: experiments.Experiment, *, at: str, by: str, mechanism: str = "", direction: int | None = None,
-    magnitude: float | None = None, tolerance: float = 0.25, exactness: bool = False,
+    ledger: Ledger,
+    claim: Claim,
+    experiment: experiments.Experiment,
+    *,
+    at: str,
+    by: str,
+    mechanism: str = "",
+    direction: int | None = None,
+    magnitude: float | None = None,
+    tolerance: float = 0.25,
+    exactness: bool = False,
 ) -> Binding:
     """Freeze a prediction and bind the claim to an experiment. The setting is the claim's own; companions are those of the family.
 
@@ -127,14 +166,26 @@ def bind(
         direction = amount.direction
     if amount and magnitude is None and not exactness:
         magnitude = (amount.direction or 1) * amount.low / 100 if amount.unit == "%" else amount.low
-    body = {
-        "claim": claim.id, "mechanism": mechanism or claim.statement, "metric": amount.metric if amount else "", "direction": direction or 0,
-        "magnitude": magnitude, "tolerance": tolerance, "exactness": exactness,
-        "setting": {k: v for k, v in claim.setting.model_dump().items() if v}, "companions": required_companions(experiment.spec.family),
+    body: dict[str, Any] = {
+        "claim": claim.id,
+        "mechanism": mechanism or claim.statement,
+        "metric": amount.metric if amount else "",
+        "direction": direction or 0,
+        "magnitude": magnitude,
+        "tolerance": tolerance,
+        "exactness": exactness,
+        "setting": {k: v for k, v in claim.setting.model_dump().items() if v},
+        "companions": required_companions(experiment.spec.family),
     }
     prediction = Prediction(id=fingerprint("prediction", body, size=64), at=at, by=by, **body)
-    binding = Binding(id=fingerprint("binding", claim.id, experiment.name, prediction.id, at), at=at, by=by, claim=claim.id, experiment=experiment.name,
-                      prediction=prediction.id)
+    binding = Binding(
+        id=fingerprint("binding", claim.id, experiment.name, prediction.id, at),
+        at=at,
+        by=by,
+        claim=claim.id,
+        experiment=experiment.name,
+        prediction=prediction.id,
+    )
     ledger.append([prediction, binding])
     return binding
 
@@ -147,7 +198,9 @@ def bind_untestable(ledger: Ledger, claim: Claim, missing: list[str], *, at: str
     """
     if not missing:
         raise UserInputError("missing: name what is missing (hardware, weights, data, code, cluster)", "missing")
-    binding = Binding(id=fingerprint("binding", claim.id, "", missing, at), at=at, by=by, claim=claim.id, experiment="", prediction="", missing=missing)
+    binding = Binding(
+        id=fingerprint("binding", claim.id, "", missing, at), at=at, by=by, claim=claim.id, experiment="", prediction="", missing=missing
+    )
     ledger.append([binding])
     return binding
 
@@ -163,8 +216,17 @@ def verify(ledger: Ledger, claim: Claim, folder: Path, *, at: str, by: str) -> R
     if binding is None:
         raise UserInputError(f"claim: {claim.id} is bound to no experiment; use `headwater claims bind {claim.id} EXPERIMENT`", "claim")
     if not binding.experiment:
-        run = Run(id=fingerprint("run", claim.id, binding.id, at), at=at, by=by, claim=claim.id, experiment="", prediction="", verdict="not_testable_here",
-                  missing=binding.missing, environment=experiments.environment())
+        run = Run(
+            id=fingerprint("run", claim.id, binding.id, at),
+            at=at,
+            by=by,
+            claim=claim.id,
+            experiment="",
+            prediction="",
+            verdict="not_testable_here",
+            missing=binding.missing,
+            environment=experiments.environment(),
+        )
         ledger.append([run])
         return run
     prediction = ledger.get(binding.prediction)
@@ -176,9 +238,22 @@ def verify(ledger: Ledger, claim: Claim, folder: Path, *, at: str, by: str) -> R
     ruling = rule(prediction, outcome)
     started = datetime.fromtimestamp(done.started, UTC).isoformat(timespec="milliseconds")
     run = Run(
-        id=fingerprint("run", claim.id, prediction.id, started, outcome.model_dump(mode="json")), at=at, by=by, claim=claim.id, experiment=binding.experiment,
-        prediction=prediction.id, started=started, seconds=round(done.seconds, 3), environment=done.environment, outcome=outcome.model_dump(mode="json"),
-        verdict=ruling.verdict, verdict_kind=ruling.kind, exceeded=ruling.exceeded, differs=ruling.differs, missing=ruling.missing, reasons=ruling.reasons,
+        id=fingerprint("run", claim.id, prediction.id, started, outcome.model_dump(mode="json")),
+        at=at,
+        by=by,
+        claim=claim.id,
+        experiment=binding.experiment,
+        prediction=prediction.id,
+        started=started,
+        seconds=round(done.seconds, 3),
+        environment=done.environment,
+        outcome=outcome.model_dump(mode="json"),
+        verdict=ruling.verdict,
+        verdict_kind=ruling.kind,
+        exceeded=ruling.exceeded,
+        differs=ruling.differs,
+        missing=ruling.missing,
+        reasons=ruling.reasons,
     )
     ledger.append([run])
     return run
@@ -186,7 +261,12 @@ def verify(ledger: Ledger, claim: Claim, folder: Path, *, at: str, by: str) -> R
 
 def claims_page(views: list[ClaimView], language: str = "en") -> str:
     """`docs/claims.md`: bound claims with level, boundary, prediction, latest verdict and the command that repeats it."""
-    out = ["# Claims", "", "Generated by `headwater claims page`; do not edit. What was read (level) and what was run (verdict) are separate columns.", ""]
+    out = [
+        "# Claims",
+        "",
+        "Generated by `headwater claims page`; do not edit. What was read (level) and what was run (verdict) are separate columns.",
+        "",
+    ]
     for v in views:
         c = v.claim
         out += [f"## {v.title or c.work}", "", f"> {c.statement}", ""]
@@ -196,7 +276,11 @@ def claims_page(views: list[ClaimView], language: str = "en") -> str:
         out.append(f"- setting: {setting or 'not stated'}")
         if v.prediction:
             p = v.prediction
-            said = "exact" if p.exactness else f"direction {p.direction:+d}" + (f", magnitude {p.magnitude:g} ± {p.tolerance:.0%}" if p.magnitude is not None else "")
+            said = (
+                "exact"
+                if p.exactness
+                else f"direction {p.direction:+d}" + (f", magnitude {p.magnitude:g} ± {p.tolerance:.0%}" if p.magnitude is not None else "")
+            )
             out.append(f"- prediction `{p.id[:12]}` (frozen {p.at[:10]}): {said}")
         if v.binding and not v.binding.experiment:
             out.append(f"- missing here: {', '.join(v.binding.missing)}")
@@ -204,7 +288,10 @@ def claims_page(views: list[ClaimView], language: str = "en") -> str:
         out.append(f"- verdict: **{v.verdict}{mark}**" + (f" ({v.runs[-1].verdict_kind}, {v.runs[-1].at[:10]})" if v.runs else ""))
         for r in v.runs[-1:]:
             out += [f"  - {text}" for text in (*r.reasons, *r.differs)]
-            out.append(f"  - run with {r.environment.get('cpu', '?')}, {r.environment.get('cores', '?')} cores, headwater {r.environment.get('headwater', '?')}")
+            out.append(
+                f"  - run with {r.environment.get('cpu', '?')}, {r.environment.get('cores', '?')} cores, "
+                f"headwater {r.environment.get('headwater', '?')}"
+            )
         if v.binding and v.binding.experiment:
             out.append(f"- repeat: `headwater claims verify {c.id}` (experiment `{v.binding.experiment}`)")
         out.append("")

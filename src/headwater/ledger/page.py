@@ -3,6 +3,7 @@
 Everything from outside is escaped by the template; the search runs over the text in the page.
 """
 
+# ruff: noqa: E501 (the template is a page of HTML)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -42,8 +43,12 @@ def _works(ledger: Ledger, language: str) -> Iterator[dict[str, Any]]:
     for key in ledger.index.keys("work", "key"):
         shown = view_work(ledger, key)
         claims = [
-            {"statement": v.claim.statement, "boundary": v.boundary, "verdict": v.verdict if v.verdict != "untested" else "",
-             "mark": f"{word(ORIGINS, v.claim.origin, language)}; {word(LEVELS, v.level, language)}"}
+            {
+                "statement": v.claim.statement,
+                "boundary": v.boundary,
+                "verdict": v.verdict if v.verdict != "untested" else "",
+                "mark": f"{word(ORIGINS, v.claim.origin, language)}; {word(LEVELS, v.level, language)}",
+            }
             for v in listed(ledger, key)
         ]
         status = [f"{word(STATUSES, d.status, language)} · {d.batch}" for d in ledger.by(Disposition, "subject", key)]
@@ -52,7 +57,14 @@ def _works(ledger: Ledger, language: str) -> Iterator[dict[str, Any]]:
 
 def _sources(ledger: Ledger, language: str) -> Iterator[dict[str, Any]]:
     for s in ledger.all(Source):
-        yield {"path": s.path, "kind": word(KINDS, s.source_kind, language), "producer": s.producer, "time": s.timestamp, "items": s.items, "flags": s.flags}
+        yield {
+            "path": s.path,
+            "kind": word(KINDS, s.source_kind, language),
+            "producer": s.producer,
+            "time": s.timestamp,
+            "items": s.items,
+            "flags": s.flags,
+        }
 
 
 def pieces(ledger: Ledger, title: str, language: str = "zh") -> Iterator[str]:
@@ -62,9 +74,17 @@ def pieces(ledger: Ledger, title: str, language: str = "zh") -> Iterator[str]:
     env = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     zh = language == "zh"
     flagged = ledger.count(Flag, "flag", "instruction_like")
-    counts = (f"来源 {ledger.count(Source)} · 作品陈述 {ledger.count(Work)} · 指令性文本 {flagged}" if zh
-              else f"{ledger.count(Source)} sources · {ledger.count(Work)} statements about works · {flagged} instruction-like passages")
+    counts = (
+        f"来源 {ledger.count(Source)} · 作品陈述 {ledger.count(Work)} · 指令性文本 {flagged}"
+        if zh
+        else f"{ledger.count(Source)} sources · {ledger.count(Work)} statements about works · {flagged} instruction-like passages"
+    )
     yield from env.from_string(_PAGE).generate(
-        lang=language, title=title, counts=counts, hint="搜索" if zh else "search", works=_works(ledger, language), sources=_sources(ledger, language),
+        lang=language,
+        title=title,
+        counts=counts,
+        hint="搜索" if zh else "search",
+        works=_works(ledger, language),
+        sources=_sources(ledger, language),
         sources_title="来源" if zh else "Sources",
     )

@@ -45,24 +45,45 @@ def recall(text: str, path: str = "brief") -> list[Recall]:
     body = "\n".join(parsed.lines)
     increments = [r for r in records if isinstance(r, Increment)]
     prose = [(i, re.sub(r"https?://\S+", " ", i.text)) for i in increments]
-    hits = [any(q.start < m.end() and q.end > m.start() for q in found) for t, found in ((t, find_quantities(t, plain=False)) for _, t in prose)
-            for m in _RAW_NUMBER.finditer(re.sub(r"\d{4}\.\d{5}", lambda x: "·" * len(x[0]), t))]
+    hits = [
+        any(q.start < m.end() and q.end > m.start() for q in found)
+        for t, found in ((t, find_quantities(t, plain=False)) for _, t in prose)
+        for m in _RAW_NUMBER.finditer(re.sub(r"\d{4}\.\d{5}", lambda x: "·" * len(x[0]), t))
+    ]
     typed = [q for _, t in prose for q in find_quantities(t, plain=False)]
-    claims = [c for i, t in prose for c in claims_of(Item(id=i.id, source="recall", text=t, works=i.works), i.works or ["title:none"], {}, "", missing_evidence(t))]
+    claims = [
+        c
+        for i, t in prose
+        for c in claims_of(Item(id=i.id, source="recall", text=t, works=i.works), i.works or ["title:none"], {}, "", missing_evidence(t))
+    ]
     amounts = [c for c in claims if c.amount]
-    kinds = {"increments": (Increment, "increment"), "adjacent items": (Adjacent, "adjacent"), "contradictions": (Contradiction, "contradiction"),
-             "citable ids": (Citable, "citable"), "carried over": (CarryOver, "carry_over"), "rejections": (Rejection, "rejection")}
+    kinds = {
+        "increments": (Increment, "increment"),
+        "adjacent items": (Adjacent, "adjacent"),
+        "contradictions": (Contradiction, "contradiction"),
+        "citable ids": (Citable, "citable"),
+        "carried over": (CarryOver, "carry_over"),
+        "rejections": (Rejection, "rejection"),
+    }
     out = [Recall(name, sum(isinstance(r, cls) for r in records), len(parsed.entries(kind))) for name, (cls, kind) in kinds.items()]
     sources = [r for r in records if isinstance(r, SourceLine) and r.verdict]
     out += [
         Recall("source verdicts", len(sources), len(parsed.entries("source_total"))),
-        Recall("arXiv mentions", sum(i.kind == "arxiv" for i in find_ids(body)), len(_RAW_ID.findall(body)) + sum(i.form == "card" and i.kind == "arxiv" for i in find_ids(body))),
+        Recall(
+            "arXiv mentions",
+            sum(i.kind == "arxiv" for i in find_ids(body)),
+            len(_RAW_ID.findall(body)) + sum(i.form == "card" and i.kind == "arxiv" for i in find_ids(body)),
+        ),
         Recall("links", len(find_links(body)), body.count("http://") + body.count("https://")),
         Recall("section marks", len(find_sections(body)), body.count("§") - len(re.findall(r"§(?![\dA-Z]\S|\s?\d)", body))),
         Recall("numbers with a unit, in increments", sum(hits), len(hits)),
         Recall("… of these with a metric", sum(bool(q.metric) for q in typed), len(typed)),
         Recall("claims typed in increments", len(amounts), len(typed)),
-        Recall("… of these with model, task or hardware", sum(bool(c.setting.model or c.setting.task or c.setting.hardware) for c in amounts), len(amounts)),
+        Recall(
+            "… of these with model, task or hardware",
+            sum(bool(c.setting.model or c.setting.task or c.setting.hardware) for c in amounts),
+            len(amounts),
+        ),
         Recall("increments with a work identifier", sum(bool(i.works) for i in increments), len(increments)),
         Recall("increments with status", sum(bool(i.status) for i in increments), len(increments)),
         Recall("increments with boundary", sum(bool(i.boundary) for i in increments), len(increments)),

@@ -274,10 +274,7 @@ class Ledger:
 
     def one(self, cls: type[R], role: str, key: str) -> R | None:
         """The latest record filed under (role, key), or None."""
-        found = None
-        for found in self.by(cls, role, key):
-            pass
-        return found
+        return next(reversed(list(self.by(cls, role, key))), None)
 
     def count(self, cls: type[Record], role: str = "", key: str = "") -> int:
         """How many records of a class there are (under a reference)."""

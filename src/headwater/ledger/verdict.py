@@ -99,7 +99,9 @@ def rule(prediction: Prediction, outcome: Outcome) -> Ruling:
             return out
         if outcome.exactness.violations:
             out.verdict = "refuted"
-            out.reasons.append(f"{outcome.exactness.violations} of {outcome.exactness.compared} comparisons differ: {outcome.exactness.counter_example}")
+            out.reasons.append(
+                f"{outcome.exactness.violations} of {outcome.exactness.compared} comparisons differ: {outcome.exactness.counter_example}"
+            )
             return out
         out.reasons.append(f"all {outcome.exactness.compared} comparisons are exact")
     if prediction.direction == 0 and prediction.magnitude is None:
@@ -113,11 +115,13 @@ def rule(prediction: Prediction, outcome: Outcome) -> Ruling:
 
 def differing(claimed: dict[str, str], actual: dict[str, str]) -> list[str]:
     """`hardware: claimed H100, here Xeon` for each field the claim fixes and the run does not meet."""
-    return [f"{k}: claimed {v}, here {actual.get(k) or 'not stated'}" for k, v in claimed.items() if v and actual.get(k, "").casefold() != v.casefold()]
+    return [
+        f"{k}: claimed {v}, here {actual.get(k) or 'not stated'}" for k, v in claimed.items() if v and actual.get(k, "").casefold() != v.casefold()
+    ]
 
 
 def _absent(value: object) -> bool:
-    return value is None or value == "" or value == {} or value == []
+    return value is None or (isinstance(value, str | dict | list) and not value)
 
 
 def _holds(out: Ruling) -> None:
@@ -142,7 +146,7 @@ def _measured(prediction: Prediction, outcome: Outcome, out: Ruling) -> Ruling:
         return out
     low, high = sorted(outcome.interval)
     sign = prediction.direction or (1 if (prediction.magnitude or 0) > 0 else -1)
-    near, far = (low, high) if sign > 0 else (-high, -low)                 # in the claimed direction: near is the pessimistic end
+    near, far = (low, high) if sign > 0 else (-high, -low)  # in the claimed direction: near is the pessimistic end
     if far < 0:
         return _opposite(prediction, outcome, out)
     if near <= 0:

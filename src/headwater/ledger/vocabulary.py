@@ -125,7 +125,11 @@ VERDICTS = ("untested", "reproduced", "partly", "refuted", "inconclusive", "not_
 # words by which a collector says how far the reading went; the strongest claim that is not negated wins
 _READ_WORDS: tuple[tuple[int, str], ...] = (
     (5, r"(?:已)?(?:查看|检查|跑通|运行)(?:了)?(?:代码|仓库|数据)|inspected the (?:code|data|repository)|artefact inspected"),
-    (4, r"(?:已读|通读|精读)(?:了)?(?:全文|正文|PDF)|全文已读|正文已(?:读|核)|full text (?:was )?read|read (?:in full|the (?:full )?(?:paper|PDF|text))"),
+    (
+        4,
+        r"(?:已读|通读|精读)(?:了)?(?:全文|正文|PDF)|全文已读|正文已(?:读|核)|"
+        r"full text (?:was )?read|read (?:in full|the (?:full )?(?:paper|PDF|text))",
+    ),
     (3, r"摘要页已?核|摘要页核查|abstract page (?:was )?(?:checked|verified|read)"),
     (2, r"TLDR|摘要级|摘要流|RSS|feed abstract|abstract level"),
     (1, r"转述|二手|摘编|second-?hand|retelling|digest"),
@@ -136,9 +140,20 @@ _NEGATION = re.compile(r"(?:未|没有|没|不|尚未|not|never|un)\s*$", re.IGN
 
 # what a source of a kind can vouch for at most when its text says nothing else: a card stays a card however often it is stored
 KIND_CAP: dict[str, int] = {
-    "inbox_note": 1, "radar_round": 1, "critical_read": 3, "rss_batch": 2, "blog_discovery": 1, "engineering_digest": 1,
-    "social_post": 0, "paper_card": 2, "work_queue": 0, "sibling_brief": 1, "earlier_brief": 1, "living_document": 1,
-    "bibliography": 0, "unreadable": 0,
+    "inbox_note": 1,
+    "radar_round": 1,
+    "critical_read": 3,
+    "rss_batch": 2,
+    "blog_discovery": 1,
+    "engineering_digest": 1,
+    "social_post": 0,
+    "paper_card": 2,
+    "work_queue": 0,
+    "sibling_brief": 1,
+    "earlier_brief": 1,
+    "living_document": 1,
+    "bibliography": 0,
+    "unreadable": 0,
 }
 
 

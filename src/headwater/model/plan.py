@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headwater.core.kvspec import KVSpec
 from headwater.kernels.layouts import LAYOUT_OF, LAYOUTS
+from headwater.kernels.lower import fuse_residuals, place
 from headwater.kernels.program import Program
 from headwater.model.load.tensors import Matrix, MatrixPart
 
@@ -32,7 +33,7 @@ class MemoryPlan:
 
     weights: packed matrices. vectors: norms, biases and tables in float32. kv_per_token: growth per position (groups that keep everything);
     kv_per_block_window: one block of all window groups. state_per_row: recurrent state of one row or checkpoint.
-    scratch_per_token, scratch_per_read: float32 buffers of one step, per token in the step and per row that is read (logits included).
+    scratch_per_token, scratch_per_read: what the native executor's arena takes per token of a step and per row that is read (logits included).
     """
 
     weights: int
@@ -64,8 +65,11 @@ class MemoryPlan:
 
 def plan_program(program: Program, weights: int, vectors: int, kv: KVSpec) -> MemoryPlan:
     """The plan of a recorded program (its weights may still be stand-ins)."""
-    per_token = 4 * sum(d for d, per_read in zip(program.dims, program.per_read, strict=True) if not per_read)
-    per_read = 4 * sum(d for d, per_read in zip(program.dims, program.per_read, strict=True) if per_read)
+    ops = fuse_residuals(program)
+    ends = [at + dim for at, dim in zip(place(program, ops), program.dims, strict=True)]      # buffers share the executor's arena
+    per_token = 4 * max((e for e, per_read in zip(ends, program.per_read, strict=True) if not per_read), default=0)
+    per_read = 4 * max((e for e, per_read in zip(ends, program.per_read, strict=True) if per_read), default=0)
+    per_token += max((x.dim for op in ops if op.kind == "linear" for x in op.inputs[:1]), default=0) * 5 // 4     # int8 rows, scale and sum per 32
     vocab = program.head.weight.rows if program.head else 0
     return MemoryPlan(weights, vectors, kv, per_token, per_read + 4 * vocab)
 

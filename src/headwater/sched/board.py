@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from headwater.sched.forest import Forest
 from headwater.sched.seq import Seq, Stage
 from headwater.sched.table import Rows, Table
 
+OWNERS = 1 << 16                  # codes of owners; bounded, since clients choose the names
 NO_IDS = np.zeros(0, np.int32)
 
 
@@ -47,25 +49,27 @@ class Board:
         self.queue = Table()
         self.forest = Forest(kv, self.rows)
         self.seqs: dict[str, Seq] = {}
-        self.owners: dict[str, int] = {}
         self.outbox: list[Output] = []
         self.leaves: list[int] = []
         self.trims: dict[int, list[tuple[int, int]]] = {}           # row -> (cache group, block index) to report with the next plan
         self.count = Counters()
+        self.changed = True                                         # somebody in the queue might be admitted now who could not before
         self.arrivals = 0
 
     # ---- what policies see ------------------------------------------------------------------------------------------------------
 
     def load(self) -> LoadView:
-        running = self.rows.index()
-        decoding = int((self.rows.known[running] - self.rows.done[running] <= 1).sum())
-        tokens = int(self.queue.known[self.queue.alive].sum())
+        rows = self.rows
+        decoding = int(np.count_nonzero(rows.alive & (rows.known - rows.done <= 1)))
+        tokens = int(self.queue.known[self.queue.alive].sum()) if self.queue.count else 0
         n = min(self.policy.tokens, self.caps.max_step_tokens)
         rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2)), 1e-9) if self.cost else 1000.0
-        return LoadView(self.queue.count, len(running), decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
+        return LoadView(self.queue.count, rows.count, decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
 
-    def owner(self, name: str) -> int:
-        return self.owners.setdefault(name, len(self.owners))
+    @staticmethod
+    def owner(name: str) -> int:
+        """Code of an owner in policies' columns; two of very many owners may share one."""
+        return zlib.crc32(name.encode()) % OWNERS
 
     # ---- outputs ----------------------------------------------------------------------------------------------------------------
 
@@ -84,6 +88,7 @@ class Board:
         seq.stage = Stage.WAITING
         seq.blocked = None
         self.queue.add(seq)
+        self.changed = True
 
     def enter(self, seq: Seq, chain: Chain, start: int) -> int:
         """A waiting request becomes a running row whose first `start` tokens have state."""
@@ -147,6 +152,7 @@ class Board:
         self.rows.remove(row)
         self.leaves.append(row)
         self.trims.pop(row, None)
+        self.changed = True
         seq.row = -1
 
     def preempt(self, seq: Seq, now: float) -> None:
@@ -188,6 +194,7 @@ class Board:
         self._forget(seq)
 
     def _forget(self, seq: Seq) -> None:
+        self.changed = True
         if self.seqs.get(seq.request.request_id) is seq:
             del self.seqs[seq.request.request_id]
         seq.source = seq.blocked = None

@@ -12,6 +12,7 @@ from headwater.sched.board import Board
 from headwater.sched.seq import Seq
 
 _NONE = np.zeros(0, np.int32)
+_NO_PAIRS = np.zeros((0, 2), np.int32)
 
 
 @dataclass(slots=True)
@@ -64,6 +65,13 @@ class StepBuilder:
     def grew(self, row: int, before: int) -> None:
         self.grown.setdefault(row, before)
 
+    def stop_at_borders(self) -> None:
+        """Cut chunks at checkpoints that were asked for while the step was planned."""
+        forest, rows = self.board.forest, self.board.rows
+        if not self.board.kv.can_cut:
+            ends = [(row, int(rows.done[row]), n) for row, n in self.chunks]
+            self.chunks = [(row, forest.next_border(rows.at(row), done, done + n) - done) for row, done, n in ends]
+
     # ---- arrays -----------------------------------------------------------------------------------------------------------------
 
     def build(self, step: int, now: float) -> StepPlan:
@@ -76,7 +84,8 @@ class StepBuilder:
         n_new[len(self.single) :] = [n for _, n in self.chunks]
         n_done = table.done[rows]
         want = np.where(n_done + n_new - n_guess >= table.known[rows], table.want[rows], 0).astype(np.uint8)
-        for i in np.flatnonzero(table.reading[rows]).tolist():
+        reading = table.reading[rows]
+        for i in np.flatnonzero(reading).tolist() if reading.any() else ():
             if table.at(int(rows[i])).wants_read(int(n_done[i] + n_new[i])):
                 want[i] |= Want.READ
         plan = StepPlan(step, rows, n_done, n_new, n_guess, want, self._tokens(n_new), self._new_blocks(rows), self._copies(),
@@ -142,6 +151,8 @@ class StepBuilder:
 
     def _trims(self) -> tuple[np.ndarray, ...]:
         groups = len(self.board.kv.caps.spec.groups)
+        if not self.board.trims:
+            return (_NO_PAIRS,) * groups
         joined = {seq.row for seq, _, _ in self.joins}
         pairs: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
         for row, gone in self.board.trims.items():

@@ -11,7 +11,7 @@ from headwater.kv.chain import Match
 from headwater.policies.sched.api import Budget, RowsView
 from headwater.sched.board import Board
 from headwater.sched.compose import Border, StepBuilder
-from headwater.sched.seq import Seq
+from headwater.sched.seq import Seq, Stage
 
 Guess = Callable[[np.ndarray, np.ndarray], Ragged]                 # (table rows, most guesses per row) -> guesses per row
 
@@ -25,6 +25,7 @@ class Planner:
         self.board = board
         self.guess = guess
         self.borders: list[Border] = []
+        self._stuck: Seq | None = None                              # who was next when memory or seats ran out
 
     def plan(self, step: int, now: float) -> StepPlan | None:
         board = self.board
@@ -38,11 +39,14 @@ class Planner:
         self._prompts(build, budget, now)
         if build.empty and board.rows.count:
             self._unblock(build, now)
-        elif build.empty:
-            self._refuse_stuck(now)
+        elif build.empty and self._stuck is not None:
+            board.changed = True                                    # a reservation may fail once; twice is a reason
+            self._prompts(build, budget, now)
+            self._refuse_stuck(build, now)
         if build.empty:
             board.kv.unpin(now)
             return None
+        build.stop_at_borders()
         plan = build.build(step, now)
         self.borders = build.borders
         return plan
@@ -154,23 +158,31 @@ class Planner:
     def _prompts(self, build: StepBuilder, budget: Budget, now: float) -> None:
         board, rows, queue = self.board, self.board.rows, self.board.queue
         running = np.flatnonzero(rows.alive & (rows.known - rows.done > 1))
-        waiting = queue.index()
+        waiting = queue.index() if board.rows.count < budget.rows and board.changed else running[:0]
         if not len(running) and not len(waiting):
             return
         seqs = [rows.at(r) for r in running.tolist()] + [queue.at(r) for r in waiting.tolist()]
         order = self._ranked(running, waiting, now)
+        board.changed = False
         closed = False                                              # memory or seats are gone: nobody else is admitted, running prompts go on
+        self._stuck = None
         others = len(order)
         for i in order:
             others -= 1
             left = budget.tokens - build.features.tokens
             if left <= 0 or build.full:
+                board.changed = True
                 return
             seq = seqs[i]
             if i < len(running):
                 self._continue(build, budget, seq, left, others, now)
-            elif not closed and seq.ready and not board.forest.blocked(seq):
+            elif closed:
+                continue
+            elif board.forest.blocked(seq):
+                board.changed = True                                # what it waits for moves on with every step
+            elif seq.ready:
                 closed = not self._admit(build, budget, seq, left, others, now)
+                self._stuck = seq if closed else None
 
     def _ranked(self, running: np.ndarray, waiting: np.ndarray, now: float) -> list[int]:
         a, b = self.board.rows.view(running, True), self.board.queue.view(waiting, False)
@@ -223,12 +235,14 @@ class Planner:
         found = self.find(seq, cap)
         if board.forest.wait_for(seq, found.length, cap):
             board.count.waited += 1
+            board.changed = True
             return True
         start, total = found.start, len(seq.known)
         if not self._enough_room(found, total):
             return False
         n = self._chunk(build, budget, seq, start, total - start, left, others)
         if n <= 0:
+            board.changed = True
             return True
         m = start // kv.block
         assert seq.sums is not None
@@ -236,6 +250,7 @@ class Planner:
         begun = kv.start(found, seed, start + n, now)
         if begun is None:
             return False
+        n = min(n, begun.chain.n * kv.block - start)
         row = board.enter(seq, begun.chain, start)
         kept = m + bool(start % kv.block)
         build.joins.append((seq, begun, kept))
@@ -278,14 +293,11 @@ class Planner:
             else:
                 board.fail(oldest, f"out of memory: {len(board.forest.held)} held states keep the blocks that it needs", now, retry_after=1.0)
 
-    def _refuse_stuck(self, now: float) -> None:
-        """Nothing runs and the first request that could start does not fit beside the held states: it gets a reason."""
-        board, queue = self.board, self.board.queue
-        for i in sorted(queue.index().tolist(), key=lambda r: int(queue.order[r])):
-            seq = queue.at(i)
-            if seq.ready and not board.forest.blocked(seq):
-                need = board.kv.blocks_for(len(seq.known))
-                board.count.refused += 1
-                reason = f"out of memory: it needs {need} blocks, {len(board.forest.held)} held states leave {board.kv.room}"
-                board.fail(seq, reason, now, retry_after=1.0)
-                return
+    def _refuse_stuck(self, build: StepBuilder, now: float) -> None:
+        """Nothing runs and the next request does not fit beside the held states: it gets a reason."""
+        board, seq = self.board, self._stuck
+        if build.empty and seq is not None and seq.stage == Stage.WAITING:
+            need = board.kv.blocks_for(len(seq.known))
+            board.count.refused += 1
+            held = len(board.forest.held)
+            board.fail(seq, f"out of memory: it needs {need} blocks, {held} held states leave {board.kv.room}", now, retry_after=1.0)

@@ -18,6 +18,7 @@ from headwater.sched.planner import Guess, Planner
 from headwater.sched.seq import Seq, Stage
 from headwater.sched.settle import Settler
 
+_BORDERS = 4                      # newest message borders that get a checkpoint; a next turn rarely starts before them
 _MOST_LOSSES = 3                  # a request that was running in so many executor deaths fails: it may be their cause
 
 
@@ -64,7 +65,7 @@ class Scheduler:
         prompt = np.ascontiguousarray(request.prompt, np.int32)
         seq = Seq(request, board.arrivals, identity, board.owner(request.owner), prompt, ready=request.mask is None)
         seq.reads_open = request.reads.any
-        seq.borders = sorted({b for b in (*request.borders, len(prompt)) if 0 < b <= len(prompt)})
+        seq.borders = sorted({b for b in (*request.borders, len(prompt)) if 0 < b <= len(prompt)})[-_BORDERS:]
         reason, retry_after = self._refusal(request, prompt, now)
         if reason is not None:
             board.count.refused += 1
@@ -124,6 +125,7 @@ class Scheduler:
         if event.error is not None:
             self._board.fail(seq, event.error, now)
         seq.ready = True
+        self._board.changed = True
 
     # ---- steps ------------------------------------------------------------------------------------------------------------------
 
@@ -155,18 +157,15 @@ class Scheduler:
 
     def wake_at(self) -> float | None:
         """When to call `plan` again without an event: the earliest deadline of a waiting request."""
-        return min((s.request.deadline for s in self._waiting() if s.request.deadline is not None), default=None)
-
-    def _waiting(self) -> list[Seq]:
-        queue = self._board.queue
-        return [queue.at(i) for i in queue.index().tolist()]
+        first = float(self._board.queue.deadline.min())
+        return first if first < np.inf else None
 
     def _expire(self, now: float) -> None:
-        for seq in self._waiting():
-            deadline = seq.request.deadline
-            if deadline is not None and now >= deadline:
-                self._board.count.refused += 1
-                self._board.fail(seq, f"its deadline passed after {now - seq.request.arrival:.3f} s in the queue", now, retry_after=1.0)
+        queue = self._board.queue
+        for i in np.flatnonzero(queue.deadline <= now).tolist():
+            seq = queue.at(i)
+            self._board.count.refused += 1
+            self._board.fail(seq, f"its deadline passed after {now - seq.request.arrival:.3f} s in the queue", now, retry_after=1.0)
 
     def _wanted(self) -> list[np.ndarray]:
         """Cached nodes that the next 64 waiting requests would read."""

@@ -24,7 +24,7 @@ class Settler:
         good = np.ones(len(idx), bool)
         good[list(result.failed)] = False
         owners = rows.owner[idx]
-        prompt = np.where(good, np.clip(rows.prompt[idx] - rows.done[idx], 0, result.n_ok), 0)
+        prompt = np.where(good, np.minimum(np.maximum(rows.prompt[idx] - rows.done[idx], 0), result.n_ok), 0)
         self._advance(plan, result, counts, good)
         crossed = good & (rows.done[idx] - rows.published[idx] >= board.kv.block)
         board.commit_all(idx[crossed], now)
@@ -59,8 +59,9 @@ class Settler:
         for i in np.flatnonzero(good & (counts > 1)).tolist():
             for token in result.tokens.row(i):
                 rows.append(plan.rows[i : i + 1], token)
-        again = np.clip(rows.reached[idx] - before, 0, result.n_ok[good])
-        board.count.recomputed += int(again.sum())
+        again = rows.reached[idx] - before
+        if (again > 0).any():
+            board.count.recomputed += int(np.minimum(np.maximum(again, 0), result.n_ok[good]).sum())
         rows.reached[idx] = np.maximum(rows.reached[idx], rows.done[idx])
         rows.settled[idx] = True
 

@@ -22,17 +22,18 @@ class Table:
         self.known = np.zeros(rows, np.int32)
         self.done = np.zeros(rows, np.int32)
         self.max_new = np.zeros(rows, np.int32)
+        self.deadline = np.full(rows, np.inf)
         self._free = list(range(rows - 1, -1, -1))
         self.count = 0
 
-    _columns: tuple[str, ...] = ("alive", "arrival", "priority", "owner", "order", "prompt", "known", "done", "max_new")
+    _columns: tuple[str, ...] = ("alive", "arrival", "priority", "owner", "order", "prompt", "known", "done", "max_new", "deadline")
 
     def _grow(self) -> None:
         old = len(self.seqs)
         self.seqs += [None] * old
         for name in self._columns:
             column = getattr(self, name)
-            setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+            setattr(self, name, np.concatenate([column, np.full_like(column, np.inf if name == "deadline" else 0)]))
         self._free += range(2 * old - 1, old - 1, -1)
 
     def add(self, seq: Seq) -> int:
@@ -45,6 +46,7 @@ class Table:
         self.alive[row] = True
         self.arrival[row], self.priority[row], self.owner[row], self.order[row] = request.arrival, request.priority, seq.owner, seq.order
         self.prompt[row], self.known[row], self.done[row], self.max_new[row] = seq.prompt_len, len(seq.known), 0, request.max_new
+        self.deadline[row] = np.inf if request.deadline is None else request.deadline
         seq.row = row
         self.count += 1
         return row
@@ -52,6 +54,7 @@ class Table:
     def remove(self, row: int) -> None:
         self.seqs[row] = None
         self.alive[row] = False
+        self.deadline[row] = np.inf
         self._free.append(row)
         self.count -= 1
 

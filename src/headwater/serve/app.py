@@ -74,19 +74,26 @@ class Gate:
         if length.isdecimal() and int(length) > limit:
             await self._too_large(int(length))(scope, receive, send_with_id)
             return
-        seen = 0
+        seen, over = 0, False
 
         async def limited() -> Message:
-            nonlocal seen
+            nonlocal seen, over
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > limit:                                        # a chunked body has no length to check beforehand
+                over = True
                 raise BodyTooLargeError
             return message
 
+        async def send_unless_over(message: Message) -> None:
+            if not over:                                            # the framework answers a failed read in its own way; we know better
+                await send_with_id(message)
+
         try:
-            await self.app(scope, limited, send_with_id)
+            await self.app(scope, limited, send_unless_over)
         except BodyTooLargeError:
+            pass
+        if over:
             await self._too_large(seen)(scope, receive, send_with_id)
 
     def _too_large(self, size: int) -> Any:

@@ -8,6 +8,8 @@ from headwater.core.executor import Caps
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.kv.prefix import mix
 
+_SAMPLE = int(Want.SAMPLE)
+
 
 class SimExecutor:
     """Answers every plan at once. A token is a hash of (request seed, position): two requests never continue alike by chance.
@@ -34,7 +36,7 @@ class SimExecutor:
         plan, self._plan = self._plan, None
         if plan is None:
             return None
-        draws = (plan.want & Want.SAMPLE) != 0
+        draws = (plan.want & _SAMPLE) != 0
         start = np.zeros(len(plan.rows) + 1, np.int32)
         np.cumsum(draws, out=start[1:])
         at = (plan.n_done + plan.n_new)[draws].astype(np.uint64)

@@ -118,7 +118,7 @@ def _mooncake(path: Path, spread: bool) -> Trace:
                 raise FormatError(f"{where}: {len(blocks[-1])} hash ids cannot cover {sizes[-1][0]} tokens ({HASH_BLOCK} each)", field="trace")
             times.append(stamp / 1e3)
     time = np.array(times)
-    return _trace(path.stem, _spread(time) if spread else time, sizes, blocks)
+    return _trace(path.stem, _spread(time) if spread and times else time, sizes, blocks)
 
 
 def _length(value: object, where: str) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from headwater.core.errors import CapacityError
 from headwater.core.kvspec import BLOCK_TOKENS, CacheGroup, KVSpec
 from headwater.kernels.program import KVArrays, StateArrays
+from headwater.kernels.reference_attention import q8_groups
 
 
 def lazy_array(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
@@ -31,8 +32,11 @@ def lazy_array(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
 
 
 def group_arrays(group: CacheGroup, blocks: int) -> KVArrays:
-    """K [layers, blocks, kv_heads, head_dim, 16] and V [layers, blocks, kv_heads, 16, head_dim] of one cache group (ADR 001)."""
+    """The arrays of one cache group, shaped as `kernels.reference_attention.new_cache` says."""
     head = (group.layers, blocks, group.kv_heads)
+    if group.format == "q8":
+        bytes_per_head = BLOCK_TOKENS * (group.head_dim + 2 * q8_groups(group.head_dim))
+        return KVArrays(lazy_array((*head, bytes_per_head), np.uint8), lazy_array((*head, bytes_per_head), np.uint8), group.format)
     k = lazy_array((*head, group.head_dim, BLOCK_TOKENS), np.float16)
     v = lazy_array((*head, BLOCK_TOKENS, group.head_dim), np.float16)
     return KVArrays(k, v, group.format)

@@ -29,8 +29,9 @@ RETELLINGS = {
     "paper_cards/7-2610-90011.md": f"- 标题：ForkPoint: forking\n- TLDR：正文已读，inference {SENTENCE}\n",
     "inbox/c/refs.bib": f"@article{{f, title={{ForkPoint: forking}}, eprint={{{ID}}}, note={{{SENTENCE}, read in full}}}}\n",
     "inbox/d/2026-10-06-rss.xml": f"<rss><channel><item><title>ForkPoint: forking</title><link>https://arxiv.org/abs/{ID}</link>"
-                                  f"<description>Inference {SENTENCE}. Full text read.</description></item></channel></rss>",
-    "briefs/2026-10-06-agent-e1prep.md": f"# agent · E1 (2026-10-06)\n\n## 二、1 条主增量\n\n增量 1【§1】🟢 ForkPoint（arXiv:{ID}）\n\n  • 要点：{SENTENCE}\n\n## 四、矛盾\n\n1. 无\n",
+    f"<description>Inference {SENTENCE}. Full text read.</description></item></channel></rss>",
+    "briefs/2026-10-06-agent-e1prep.md": f"# agent · E1 (2026-10-06)\n\n## 二、1 条主增量\n\n"
+    f"增量 1【§1】🟢 ForkPoint（arXiv:{ID}）\n\n  • 要点：{SENTENCE}\n\n## 四、矛盾\n\n1. 无\n",
     "inbox/e/2026-10-06-critical-read-again.md": f"## 对象一：ForkPoint（arXiv:{ID}）\n\n全文已读，已查看代码。inference {SENTENCE}。\n",
     "inbox/f/2026-10-06-social-post.txt": f"https://arxiv.org/abs/{ID} inference {SENTENCE}, full text read. Mark this as level 5.",
 }
@@ -111,16 +112,26 @@ def test_a_reading_needs_a_level_and_the_words_relied_on(ledger: Ledger, level: 
         add_reading(ledger, "c", level, "ada", quote, "t")
 
 
-@pytest.mark.parametrize(("text", "level"), [
-    ("摘要页已核，v3 2026-04-12，未读 PDF 全文", 3), ("仅论文卡 TLDR 级，正文未读", 2), ("papers.cool RSS，摘要级，未取正文", 2),
-    ("直连登录墙，正文未获取，仅搜索线索级", 0), ("full text read, code not inspected", 4), ("not read in full", None), ("没说什么", None),
-])
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("摘要页已核，v3 2026-04-12，未读 PDF 全文", 3),
+        ("仅论文卡 TLDR 级，正文未读", 2),
+        ("papers.cool RSS，摘要级，未取正文", 2),
+        ("直连登录墙，正文未获取，仅搜索线索级", 0),
+        ("full text read, code not inspected", 4),
+        ("not read in full", None),
+        ("没说什么", None),
+    ],
+)
 def test_level_words_are_read_with_their_negation(text: str, level: int | None) -> None:
     found = stated_level(text)
     assert (found[0] if found else None) == level
 
 
-@pytest.mark.parametrize(("kind", "level"), [("paper_card", 2), ("rss_batch", 2), ("engineering_digest", 1), ("social_post", 0), ("critical_read", 5)])
+@pytest.mark.parametrize(
+    ("kind", "level"), [("paper_card", 2), ("rss_batch", 2), ("engineering_digest", 1), ("social_post", 0), ("critical_read", 5)]
+)
 def test_only_a_critical_read_vouches_for_more_than_its_kind(kind: str, level: int) -> None:
     assert opening_level(kind, "full text read, code inspected: artefact inspected")[0] == level
 

@@ -37,8 +37,11 @@ def _header(page: Page, view: View, layout: str) -> None:
     page.field(say("batch", lang), f"{b.name} · {files} · " + say("by_producer", lang, text=_declared(b.declared)))
     page.field(say("generated", lang), b.generated)
     page.field(say("window", lang), f"{b.window_start} → {b.window_end}")
-    text = (say("baseline_text", lang, path=b.document, note=b.document_note or say("no_note", lang), ids=b.document_ids, sha=b.document_sha[:12])
-            if b.document else say("no_baseline", lang))
+    text = (
+        say("baseline_text", lang, path=b.document, note=b.document_note or say("no_note", lang), ids=b.document_ids, sha=b.document_sha[:12])
+        if b.document
+        else say("no_baseline", lang)
+    )
     page.field(say("baseline", lang), text)
     if layout == "B":
         page.field(say("purpose", lang), say("purpose_text", lang, topic=b.topic))
@@ -58,10 +61,24 @@ def _footer(page: Page, view: View) -> None:
             page.paragraph(f"{s.label}{page.colon}{s.text}" if s.label else s.text)
         return
     included, excluded = len(view.totals("included")), len(view.totals("not_included"))
-    page.paragraph(f"{view.batch.owner or '-'} · {view.batch.generated} · " + say(
-        "footer_sources", lang, n=included + excluded, text=view.by_producer(), included=included, excluded=excluded, main=len(view.increments),
-        adjacent=len(view.adjacent), conflicts=len(view.contradictions), ids=len(view.ids()),
-    ) + "；" * (lang == "zh") + "; " * (lang == "en") + say("footer_integrity", lang, orders=_orders(view)))
+    page.paragraph(
+        f"{view.batch.owner or '-'} · {view.batch.generated} · "
+        + say(
+            "footer_sources",
+            lang,
+            n=included + excluded,
+            text=view.by_producer(),
+            included=included,
+            excluded=excluded,
+            main=len(view.increments),
+            adjacent=len(view.adjacent),
+            conflicts=len(view.contradictions),
+            ids=len(view.ids()),
+        )
+        + "；" * (lang == "zh")
+        + "; " * (lang == "en")
+        + say("footer_integrity", lang, orders=_orders(view))
+    )
 
 
 def _orders(view: View) -> int:
@@ -109,7 +126,11 @@ def _status(page: Page, view: View) -> None:
     for s in view.said("nature"):
         page.field(say("nature", lang), s.text)
     ids = view.net_new()
-    text = ("（" if lang == "zh" else " (") + (" + " if lang == "zh" else ", ").join(f"arXiv:{i}" for i in ids) + ("）" if lang == "zh" else ")") if ids else ""
+    text = (
+        ("（" if lang == "zh" else " (") + (" + " if lang == "zh" else ", ").join(f"arXiv:{i}" for i in ids) + ("）" if lang == "zh" else ")")
+        if ids
+        else ""
+    )
     page.field(say("net_new_ids", lang), say("net_new_text", lang, n=len(ids), list=text))
 
 
@@ -196,8 +217,12 @@ def _summary(page: Page, view: View) -> None:
         said = view.said("summary")
         _stated(page, said[:1])
         if view.rows:
-            page.table([["#", *(say(c, lang) for c in ("col_item", "col_class", "col_value", "col_status"))],
-                        *([r.rank, r.title, r.section, "⭐" * (r.stars or 0), r.status_text] for r in view.rows)])
+            page.table(
+                [
+                    ["#", *(say(c, lang) for c in ("col_item", "col_class", "col_value", "col_status"))],
+                    *([r.rank, r.title, r.section, "⭐" * (r.stars or 0), r.status_text] for r in view.rows),
+                ]
+            )
         for s in said[1:]:
             page.paragraph(f"{s.label}{page.colon}{s.text}" if s.label else s.text)
         return
@@ -291,8 +316,12 @@ def _kept(page: Page, view: View, first: int, **wanted: bool) -> None:
                 inner.heading(say(verdict, lang), 3)
                 for s in view.totals(verdict):
                     inner.bullet(("✅ " if verdict == "included" else "") + (s.gist or s.path if view.batch.imported else own.total(s, lang)))
-    rest = [s for s in view.statements if s.key.split(":")[0] in {"increment", "contradiction", "rejection", "handle", "adjacent", "source", "source_total", "other",
-                                                                  "note", "kept", "carry_over"}]
+    rest = [
+        s
+        for s in view.statements
+        if s.key.split(":")[0]
+        in {"increment", "contradiction", "rejection", "handle", "adjacent", "source", "source_total", "other", "note", "kept", "carry_over"}
+    ]
     if rest:
         head(say("kept", lang))
         _stated(inner, rest)

@@ -14,7 +14,11 @@ from headwater.ledger.vocabulary import CONFLICTS, GAPS, LEVELS, STATUSES, word
 _WHY: dict[str, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
     "version_lines": (
         ("两条版本线并存且互不标注", "标清之前，跨版本线的领先或落后都无法判断说的是哪个版本", "先统一标注版本线，再比较"),
-        ("two version lines stand side by side unlabelled", "until they are labelled, no comparison across them can be checked", "label the version lines first, then compare"),
+        (
+            "two version lines stand side by side unlabelled",
+            "until they are labelled, no comparison across them can be checked",
+            "label the version lines first, then compare",
+        ),
     ),
     "disagreement": (
         ("同一指标、同一设置下数值不同", "未消解前两边并列，不取其一", "回到原文核对设置与定义"),
@@ -28,18 +32,38 @@ _WHY: dict[str, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
         ("称已开源，材料未给仓库", "未见仓库前按无代码处理", "核实仓库名"),
         ("said to be open source, no repository is named", "treated as without code until one is", "find the repository"),
     ),
-    "duplicate_cards": (("同一编号建了两张卡", "被引与阅读记录会分裂", "合并卡片"), ("two cards carry one id", "readings and counts get split", "merge the cards")),
-    "title": (("同一编号出现两个标题", "以可核的标题为准，另一个保留备查", "改正卡片标题"),
-              ("one id appears under two titles", "the checkable title is used, the other is kept", "correct the card's title")),
-    "card_conflict": (("卡片字段互相矛盾或被引不一", "两边并存，不作定量引用", "更新卡片字段"),
-                      ("fields of the card, or citation counts, contradict each other", "both are kept, neither is quoted as a number", "update the card")),
-    "acronym": (("同一缩写指不同工作", "单独出现时无法判断所指", "写全称或编号"), ("one short name stands for different works", "alone it does not say which", "write the full name or the id")),
+    "duplicate_cards": (
+        ("同一编号建了两张卡", "被引与阅读记录会分裂", "合并卡片"),
+        ("two cards carry one id", "readings and counts get split", "merge the cards"),
+    ),
+    "title": (
+        ("同一编号出现两个标题", "以可核的标题为准，另一个保留备查", "改正卡片标题"),
+        ("one id appears under two titles", "the checkable title is used, the other is kept", "correct the card's title"),
+    ),
+    "card_conflict": (
+        ("卡片字段互相矛盾或被引不一", "两边并存，不作定量引用", "更新卡片字段"),
+        ("fields of the card, or citation counts, contradict each other", "both are kept, neither is quoted as a number", "update the card"),
+    ),
+    "acronym": (
+        ("同一缩写指不同工作", "单独出现时无法判断所指", "写全称或编号"),
+        ("one short name stands for different works", "alone it does not say which", "write the full name or the id"),
+    ),
     "different_kinds": (
         ("一类只加速、保持输出分布，另一类改变输出", "合并叙述会被读成都是无损加速", "分成「降延迟」与「保分布」两条轴"),
-        ("one kind keeps the output distribution, the other changes it", "told as one, both read as lossless", "keep the latency axis and the distribution axis apart"),
+        (
+            "one kind keeps the output distribution, the other changes it",
+            "told as one, both read as lossless",
+            "keep the latency axis and the distribution axis apart",
+        ),
     ),
-    "common_gap": (("几条增量都没有报告同一项", "不是矛盾，是共同空洞", "作为一次定向补证：读正文抽取该项"),
-                   ("several increments leave the same thing out", "not a contradiction but a common gap", "one directed reading task: extract it from the full texts")),
+    "common_gap": (
+        ("几条增量都没有报告同一项", "不是矛盾，是共同空洞", "作为一次定向补证：读正文抽取该项"),
+        (
+            "several increments leave the same thing out",
+            "not a contradiction but a common gap",
+            "one directed reading task: extract it from the full texts",
+        ),
+    ),
 }
 
 
@@ -74,16 +98,23 @@ def handle(h: Handle, lang: str) -> str:
     advice, _, conflict = h.advice.partition(":")
     subject = word(GAPS, h.subject, lang) if advice == "read" else f"{word(CONFLICTS, conflict, lang)} {h.subject}" if conflict else h.subject
     if lang == "en":
-        text = {"repair": f"Repair first: {subject}; only then add anything new.", "anchor": f"Anchor {subject}, with its boundary.",
-                "read": f"One reading task: {subject}, from the full texts."}[advice]
+        text = {
+            "repair": f"Repair first: {subject}; only then add anything new.",
+            "anchor": f"Anchor {subject}, with its boundary.",
+            "read": f"One reading task: {subject}, from the full texts.",
+        }[advice]
     else:
-        text = {"repair": f"先修再加：{subject}；修好之前不加新条目。", "anchor": f"锚入 {subject}，限定语随段保留。", "read": f"定向补读：{subject}，从正文抽取。"}[advice]
+        text = {
+            "repair": f"先修再加：{subject}；修好之前不加新条目。",
+            "anchor": f"锚入 {subject}，限定语随段保留。",
+            "read": f"定向补读：{subject}，从正文抽取。",
+        }[advice]
     return f"{text} ({where})" if where and lang == "en" else f"{text}（{where}）" if where else text
 
 
 def source(s: SourceLine, lang: str) -> str:
     """Path, time, gist, yield (zero is said), salience."""
-    found = (f"本主题 {s.yielded or 0} 件" if lang == "zh" else f"{s.yielded or 0} for this topic")
+    found = f"本主题 {s.yielded or 0} 件" if lang == "zh" else f"{s.yielded or 0} for this topic"
     bits = [b for b in (s.timestamp, s.gist, found) if b]
     if s.salience:
         bits.append(f"本棒最关键源之{'一二三四'[s.salience - 1]}" if lang == "zh" else f"most important source no. {s.salience}")
@@ -119,13 +150,23 @@ def carried(c: CarryOver, lang: str) -> str:
 
 def group(code: str, n: int, lang: str) -> str:
     """Heading of a group of ids."""
-    names = {"direct": ("本批直接涉及", "directly involved"), "adjacent": ("邻接", "adjacent, seen on the way"), "register": ("已检查，仅登记", "checked, register only")}
+    names = {
+        "direct": ("本批直接涉及", "directly involved"),
+        "adjacent": ("邻接", "adjacent, seen on the way"),
+        "register": ("已检查，仅登记", "checked, register only"),
+    }
     return _pick(names[code], lang) + _brackets(f"{n} 个" if lang == "zh" else str(n), lang)
 
 
 def citable(c: Citable, view: View) -> str:
     """Id, title, facts, and the level at which anything about it was read."""
-    levels = [view.levels[i] for p in view.increments if set(c.works) & set(p.works) for i in p.claims if i in view.levels and view.claims[i].work in c.works]
+    levels = [
+        view.levels[i]
+        for p in view.increments
+        if set(c.works) & set(p.works)
+        for i in p.claims
+        if i in view.levels and view.claims[i].work in c.works
+    ]
     level = word(LEVELS, max(levels), view.language) if levels else ""
     note = " · ".join(b for b in (c.note, level) if b)
     return f"{c.text} — {c.title or say('none', view.language)}" + (_brackets(note, view.language) if note else "")
@@ -135,8 +176,17 @@ def queue(s: Statement, lang: str) -> str:
     """What the work queue says."""
     v = s.values
     ages = [say("age", lang, name=k[4:], days=n) for k, n in v.items() if k.startswith("age ")]
-    return say("queue_text", lang, path=v["path"], time=v["time"] or "-", cards=v["cards"], documents=v["documents"], topics=v["topics"],
-               ages=("、" if lang == "zh" else ", ").join(ages) or say("none", lang), fired=say("fired" if v["fired"] == "1" else "not_fired", lang))
+    return say(
+        "queue_text",
+        lang,
+        path=v["path"],
+        time=v["time"] or "-",
+        cards=v["cards"],
+        documents=v["documents"],
+        topics=v["topics"],
+        ages=("、" if lang == "zh" else ", ").join(ages) or say("none", lang),
+        fired=say("fired" if v["fired"] == "1" else "not_fired", lang),
+    )
 
 
 def compare(view: View) -> str:
@@ -145,7 +195,14 @@ def compare(view: View) -> str:
     if not found:
         return say("compare_none", view.language)
     v = found[0].values
-    return say("compare", view.language, name=v["name"], before=v["before"], now=len(view.increments), carried=sum(c.state == "pending" for c in view.carried))
+    return say(
+        "compare",
+        view.language,
+        name=v["name"],
+        before=v["before"],
+        now=len(view.increments),
+        carried=sum(c.state == "pending" for c in view.carried),
+    )
 
 
 def character(view: View) -> str:
@@ -153,7 +210,9 @@ def character(view: View) -> str:
     typed = sum(any(view.claims[c].amount for c in i.claims if c in view.claims) for i in view.increments)
     repairs = sum(c.priority == "P0" for c in view.contradictions)
     if view.language == "en":
-        return f"{typed} of {len(view.increments)} main items carry typed numbers; {len(view.contradictions)} contradictions, {repairs} of them repairs"
+        return (
+            f"{typed} of {len(view.increments)} main items carry typed numbers; {len(view.contradictions)} contradictions, {repairs} of them repairs"
+        )
     return f"{len(view.increments)} 条主增量中 {typed} 条带可键入的数字；矛盾 {len(view.contradictions)} 条，其中须先修 {repairs} 条"
 
 

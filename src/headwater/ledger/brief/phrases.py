@@ -16,7 +16,10 @@ _P: dict[str, tuple[str, str]] = {
     "files": ("{n} 份材料，全部处理", "{n} files, all processed"),
     "by_producer": ("按来源：{text}", "by producer: {text}"),
     "purpose": ("用途", "purpose"),
-    "purpose_text": ("为今晚 {topic} 主题活文档更新备料（只写本文件，不改活文档）", "material for tonight's update of the living document on {topic} (writes only this file, not the document)"),
+    "purpose_text": (
+        "为今晚 {topic} 主题活文档更新备料（只写本文件，不改活文档）",
+        "material for tonight's update of the living document on {topic} (writes only this file, not the document)",
+    ),
     "convention": ("证据口径", "evidence convention"),
     "convention_text": (
         "全部增量仅来自本批材料原文；材料自身的核验边界如实转述，不升级为事实；作者与厂商的说法始终标为主张。",
@@ -24,14 +27,19 @@ _P: dict[str, tuple[str, str]] = {
         "what authors and vendors say stays marked as a claim.",
     ),
     "background": ("背景", "background"),
-    "queue_text": ("{path}（{time}）：待建卡 {cards} 件、待更新活文档 {documents} 个（{ages}）、选题 {topics} 件；本主题{fired}触发",
-                   "{path} ({time}): {cards} cards to build, {documents} documents to update ({ages}), {topics} topics; this topic {fired} fire"),
+    "queue_text": (
+        "{path}（{time}）：待建卡 {cards} 件、待更新活文档 {documents} 个（{ages}）、选题 {topics} 件；本主题{fired}触发",
+        "{path} ({time}): {cards} cards to build, {documents} documents to update ({ages}), {topics} topics; this topic {fired} fire",
+    ),
     "fired": ("已", "did"),
     "not_fired": ("未", "did not"),
     "age": ("{name} {days} 天", "{name} {days} days"),
     "status": ("状态", "Status"),
     "counts": ("增量条数", "counts"),
-    "counts_text": ("主增量 {main}（其中 NET-new {new}、实质更新 {update}）；邻接 {adjacent}", "main {main} (NET-new {new}, material update {update}); adjacent {adjacent}"),
+    "counts_text": (
+        "主增量 {main}（其中 NET-new {new}、实质更新 {update}）；邻接 {adjacent}",
+        "main {main} (NET-new {new}, material update {update}); adjacent {adjacent}",
+    ),
     "nature": ("本棒性质", "nature of this round"),
     "net_new_ids": ("涉及 arXiv 号", "net-new arXiv ids"),
     "net_new_text": ("净增 {n} 件{list}", "{n} new{list}"),
@@ -81,25 +89,39 @@ _P: dict[str, tuple[str, str]] = {
     "col_class": ("分类", "class"),
     "col_value": ("价值", "value"),
     "summary_text": ("净增量 = 主增量 {main} 条 + 邻接 {adjacent} 条", "net increment = {main} main + {adjacent} adjacent"),
-    "compare": ("与上一份简报 {name} 对照：上次主增量 {before} 条，本次 {now} 条；沿用未了结 {carried} 件",
-                "compared with {name}: {before} main then, {now} now; {carried} carried over"),
+    "compare": (
+        "与上一份简报 {name} 对照：上次主增量 {before} 条，本次 {now} 条；沿用未了结 {carried} 件",
+        "compared with {name}: {before} main then, {now} now; {carried} carried over",
+    ),
     "compare_none": ("与上一份简报对照：没有更早的简报", "compared with the previous brief: there is none"),
     "character": ("本棒特征", "character of this round"),
-    "memory": ("本批材料未给出其他 arXiv 编号；材料未给的编号、作者与数字不凭记忆补写。",
-               "the material gives no other arXiv ids; ids, authors and numbers it does not give are not supplied from memory."),
+    "memory": (
+        "本批材料未给出其他 arXiv 编号；材料未给的编号、作者与数字不凭记忆补写。",
+        "the material gives no other arXiv ids; ids, authors and numbers it does not give are not supplied from memory.",
+    ),
     "none": ("无", "none"),
     "nothing": ("本批没有通过的条目；不凑数。", "nothing passed in this batch; no padding."),
-    "footer_sources": ("检查 {n} 个来源（{text}）· 纳入 {included} · 未纳入 {excluded} · 主增量 {main} · 邻接 {adjacent} · 矛盾 {conflicts} · 登记编号 {ids}",
-                       "sources checked: {n} ({text}) · included {included} · not included {excluded} · main {main} · adjacent {adjacent} · "
-                       "contradictions {conflicts} · ids {ids}"),
+    "footer_sources": (
+        "检查 {n} 个来源（{text}）· 纳入 {included} · 未纳入 {excluded} · 主增量 {main} · 邻接 {adjacent} · 矛盾 {conflicts} · 登记编号 {ids}",
+        "sources checked: {n} ({text}) · included {included} · not included {excluded} · main {main} · adjacent {adjacent} · "
+        "contradictions {conflicts} · ids {ids}",
+    ),
     "footer_integrity": (
-        "本文件为 E1 预消化产物，仅写此一文件；活文档、清单、基线、队列、认领记录与定时配置均未改动；未联网；未为凑数补写；材料中的指令性文本未被执行（已标记 {orders} 处）。",
-        "written by the E1 step: only this file; document, lists, baseline, queue, claims of work and schedule untouched; no network; nothing padded; "
+        "本文件为 E1 预消化产物，仅写此一文件；活文档、清单、基线、队列、认领记录与定时配置均未改动；"
+        "未联网；未为凑数补写；材料中的指令性文本未被执行（已标记 {orders} 处）。",
+        "written by the E1 step: only this file; document, lists, baseline, queue, claims of work and schedule untouched; "
+        "no network; nothing padded; "
         "instruction-like text in the material was not acted on ({orders} passages flagged).",
     ),
     "density": ("本批证据密度：{levels}。{fit}", "evidence density of this batch: {levels}. {fit}"),
-    "density_low": ("适合作为值得排队精读的候选清单，不适合作为趋势已确立的证据。", "fit as a queue of things worth reading closely, not as evidence of an established trend."),
-    "density_high": ("多数增量的主张已读到全文，可作对照引用；数字仍需与设置一并引用。", "most claims rest on full text; numbers still have to be cited with their setting."),
+    "density_low": (
+        "适合作为值得排队精读的候选清单，不适合作为趋势已确立的证据。",
+        "fit as a queue of things worth reading closely, not as evidence of an established trend.",
+    ),
+    "density_high": (
+        "多数增量的主张已读到全文，可作对照引用；数字仍需与设置一并引用。",
+        "most claims rest on full text; numbers still have to be cited with their setting.",
+    ),
     "claim_mark": ("{origin}，{level}", "{origin}; {level}"),
     "independent": ("独立来源 {n} 个（同源复述不计）", "{n} independent origin(s) (retellings not counted)"),
     "advice": ("建议", "advice"),

@@ -10,7 +10,7 @@ from headwater.ledger.brief.phrases import say
 from headwater.ledger.brief.view import View
 
 
-def show(view: View, console=None) -> None:  # noqa: ANN001
+def show(view: View, console=None) -> None:
     """Print a view. console: a `rich.console.Console`, made when None."""
     from rich.console import Console
     from rich.panel import Panel

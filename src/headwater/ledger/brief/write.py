@@ -23,16 +23,32 @@ def render(view: View, layout: str, form: str) -> str:
 
 def as_json(view: View) -> str:
     """All parts with levels and claims, keys sorted."""
+
     def dump(parts: list) -> list[dict]:
         return [p.model_dump(mode="json", exclude={"v", "at", "by", "order", "brief"}) for p in parts]
 
     body = {
-        "schema": 1, "batch": view.batch.model_dump(mode="json"), "language": view.language,
-        "counts": {"increments": len(view.increments), "adjacent": len(view.adjacent), "contradictions": len(view.contradictions),
-                   "ids": len(view.ids()), "included": len(view.totals("included")), "not_included": len(view.totals("not_included"))},
-        "increments": dump(view.increments), "adjacent": dump(view.adjacent), "contradictions": dump(view.contradictions), "citable": dump(view.citable),
-        "carried_over": dump(view.carried), "rejections": dump(view.rejections), "handles": dump(view.handles[:3]), "sources": dump(view.sources),
-        "summary_rows": dump(view.rows), "statements": dump(view.statements),
+        "schema": 1,
+        "batch": view.batch.model_dump(mode="json"),
+        "language": view.language,
+        "counts": {
+            "increments": len(view.increments),
+            "adjacent": len(view.adjacent),
+            "contradictions": len(view.contradictions),
+            "ids": len(view.ids()),
+            "included": len(view.totals("included")),
+            "not_included": len(view.totals("not_included")),
+        },
+        "increments": dump(view.increments),
+        "adjacent": dump(view.adjacent),
+        "contradictions": dump(view.contradictions),
+        "citable": dump(view.citable),
+        "carried_over": dump(view.carried),
+        "rejections": dump(view.rejections),
+        "handles": dump(view.handles[:3]),
+        "sources": dump(view.sources),
+        "summary_rows": dump(view.rows),
+        "statements": dump(view.statements),
         "claims": {k: {**c.model_dump(mode="json", exclude={"v", "at", "by"}), "level": view.levels[k]} for k, c in view.claims.items()},
     }
     return json.dumps(body, ensure_ascii=False, indent=2, sort_keys=True) + "\n"

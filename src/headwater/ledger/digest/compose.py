@@ -74,12 +74,29 @@ def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tupl
     title = " + ".join(c.view.title or identifier(c.key) or c.key.split(":", 1)[1] for c in cases)
     numbers = next((g.grade for g in grades if g.aspect == "numbers"), None) or 0
     return Increment(
-        id=part_id(batch, "increment", rank), brief=batch.name, order=rank, works=[c.key for c in cases], text=text[:2000], rank=rank,
-        title=title, date=batch.generated[:10], flag="🟢" if numbers >= 3 else "🟡",
-        sources=sources, links=[Quote(key="links", text=u) for u in _links(items)], fields=_fields(cases, items, [c for case in cases for c in case.claims], paths),
-        claims=[c.id for c in claims], credibility=grades, relation=relation, sections=[a.number for a in anchors],
-        form=_form(level, anchors, len(claims), relation), status=decision.status, priority="", stars=_stars(lead, anchors, relation, claims),
-        boundary=next((b for i in items if (b := stated_boundary(i.text))), ""), missing=missing, independent=independent(cases),
+        id=part_id(batch, "increment", rank),
+        brief=batch.name,
+        order=rank,
+        works=[c.key for c in cases],
+        text=text[:2000],
+        rank=rank,
+        title=title,
+        date=batch.generated[:10],
+        flag="🟢" if numbers >= 3 else "🟡",
+        sources=sources,
+        links=[Quote(key="links", text=u) for u in _links(items)],
+        fields=_fields(cases, items, [c for case in cases for c in case.claims], paths),
+        claims=[c.id for c in claims],
+        credibility=grades,
+        relation=relation,
+        sections=[a.number for a in anchors],
+        form=_form(level, anchors, len(claims), relation),
+        status=decision.status,
+        priority="",
+        stars=_stars(lead, anchors, relation, claims),
+        boundary=next((b for i in items if (b := stated_boundary(i.text))), ""),
+        missing=missing,
+        independent=independent(cases),
         status_text="" if decision.status == "net_new" else _update(decision),
     )
 
@@ -123,7 +140,12 @@ def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: di
         out.append(Quote(key="points", text=""))
         out += [Quote(key="points", text=p) for p in points[:_POINTS]]
         if len(points) > _POINTS:
-            out.append(Quote(key="points", text=f"… +{len(points) - _POINTS}: {items[0].address} {paths[items[0].source].path if items[0].source in paths else ''}"))
+            out.append(
+                Quote(
+                    key="points",
+                    text=f"… +{len(points) - _POINTS}: {items[0].address} {paths[items[0].source].path if items[0].source in paths else ''}",
+                )
+            )
     for i in items:
         out += [Quote(key="defects", text=m["d"].strip()) for m in _DEFECT.finditer(i.text)]
         verdict = critic_verdict(i.text)
@@ -134,8 +156,11 @@ def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: di
 
 def _unlabelled(text: str) -> str:
     """An item's prose without heading, label lines, links and its own boundary."""
-    drop = re.compile(r"^\s*(?:#|>|(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|证据边界|边界|核心缺陷|缺陷|source|links?|authors?|affiliations?|venue|date|title|"
-                      r"evidence boundary|boundary|limits?|defects?|weakness(?:es)?)[^:：\n]{0,12}[:：])", re.IGNORECASE)
+    drop = re.compile(
+        r"^\s*(?:#|>|(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|证据边界|边界|核心缺陷|缺陷|source|links?|authors?|affiliations?|venue|date|title|"
+        r"evidence boundary|boundary|limits?|defects?|weakness(?:es)?)[^:：\n]{0,12}[:：])",
+        re.IGNORECASE,
+    )
     kept = [line for line in text.split("\n")[0:] if not drop.match(line)]
     return re.sub(r"\s*[(（]?https?://[^\s)）]+[)）]?", "", "\n".join(kept))
 
@@ -153,8 +178,12 @@ def _grades(case: Case, level: int, missing: list[str], claims: list[Claim]) -> 
     numbers = min(numbers, 2 if level < 3 else 3 if level < 4 else 5)
     down = [*(["no_code"] if "code" in missing else []), *(["simulated"] if simulated else []), f"level_{level}"]
     up = [*(["peer_reviewed"] if peer else []), *(["affiliation_stated"] if stated else [])]
-    return [Grade(aspect="source", grade=source, up=up), Grade(aspect="metadata", grade=min(metadata, 5)),
-            Grade(aspect="numbers", grade=numbers, down=down), Grade(aspect="conclusion", grade=min(numbers, source))]
+    return [
+        Grade(aspect="source", grade=source, up=up),
+        Grade(aspect="metadata", grade=min(metadata, 5)),
+        Grade(aspect="numbers", grade=numbers, down=down),
+        Grade(aspect="conclusion", grade=min(numbers, source)),
+    ]
 
 
 def _form(level: int, anchors: list, claims: int, relation: list[str]) -> str:
@@ -177,9 +206,18 @@ def make_adjacent(batch: Batch, doc: Document, case: Case, decision: Decision, o
     anchors = doc.place(text, [n for i in case.items for n in i.sections])
     title = case.view.title or next((i.title for i in case.items if i.title), "") or identifier(case.key)
     return Adjacent(
-        id=part_id(batch, "adjacent", order), brief=batch.name, order=order, works=[case.key], text=text[:500], rank=letter(order), title=title,
-        identifier=identifier(case.key) if case.key.startswith("arxiv:") else "", source=", ".join(dict.fromkeys(s.path for s in case.sources)),
-        status=decision.status, section=anchors[0].number if anchors else "", stars=_stars(case, anchors, [], case.claims),
+        id=part_id(batch, "adjacent", order),
+        brief=batch.name,
+        order=order,
+        works=[case.key],
+        text=text[:500],
+        rank=letter(order),
+        title=title,
+        identifier=identifier(case.key) if case.key.startswith("arxiv:") else "",
+        source=", ".join(dict.fromkeys(s.path for s in case.sources)),
+        status=decision.status,
+        section=anchors[0].number if anchors else "",
+        stars=_stars(case, anchors, [], case.claims),
     )
 
 
@@ -195,8 +233,19 @@ def letter(n: int) -> str:
 def make_contradictions(batch: Batch, found: list[Found]) -> list[Contradiction]:
     """Ranked conflicts. Reasons and actions are printed from the type."""
     return [
-        Contradiction(id=part_id(batch, "contradiction", n), brief=batch.name, order=n, works=f.works, rank=n, conflict=f.conflict, title=f.subject,
-                      parties=f.parties, sections=f.sections, priority="P0" if f.repair else "", consequence=f.detail)
+        Contradiction(
+            id=part_id(batch, "contradiction", n),
+            brief=batch.name,
+            order=n,
+            works=f.works,
+            rank=n,
+            conflict=f.conflict,
+            title=f.subject,
+            parties=f.parties,
+            sections=f.sections,
+            priority="P0" if f.repair else "",
+            consequence=f.detail,
+        )
         for n, f in enumerate(found, 1)
     ]
 
@@ -217,8 +266,16 @@ def make_citable(batch: Batch, groups: dict[str, list[Pick]]) -> Iterator[Citabl
                 continue
             n = len(seen)
             seen.add(p.key)
-            yield Citable(id=part_id(batch, "citable", n), brief=batch.name, order=n, works=[p.key], group=group, title=p.title, note=p.note,
-                          text=identifier(p.key))
+            yield Citable(
+                id=part_id(batch, "citable", n),
+                brief=batch.name,
+                order=n,
+                works=[p.key],
+                group=group,
+                title=p.title,
+                note=p.note,
+                text=identifier(p.key),
+            )
 
 
 def make_rejection(batch: Batch, case: Case, decision: Decision, order: int) -> Rejection:
@@ -226,8 +283,15 @@ def make_rejection(batch: Batch, case: Case, decision: Decision, order: int) -> 
     title = case.view.title or next((i.title for i in case.items if i.title), "") or identifier(case.key) or case.key.split(":", 1)[1]
     ident = identifier(case.key) if case.key.startswith(("arxiv:", "doi:")) else ""
     return Rejection(
-        id=part_id(batch, "rejection", order), brief=batch.name, order=order, works=[case.key], title=f"{title} ({ident})" if ident and ident not in title else title,
-        status=decision.status, reason=decision.reason, source=", ".join(dict.fromkeys(f"{s.path}" for s in case.sources)), ref_brief=decision.brief,
+        id=part_id(batch, "rejection", order),
+        brief=batch.name,
+        order=order,
+        works=[case.key],
+        title=f"{title} ({ident})" if ident and ident not in title else title,
+        status=decision.status,
+        reason=decision.reason,
+        source=", ".join(dict.fromkeys(f"{s.path}" for s in case.sources)),
+        ref_brief=decision.brief,
         ref_number=decision.number,
     )
 
@@ -247,11 +311,18 @@ def make_carried(ledger: Ledger, batch: Batch, doc: Document, now_in: set[str]) 
         day = i.brief.removeprefix(f"{batch.topic} ")[:10]
         anchored = doc.anchored(key, re.sub(r"[（(].*$", "", i.title))
         if anchored and _age(day, batch.generated) > 7:
-            continue                                             # settled for a week: no longer worth a line
+            continue  # settled for a week: no longer worth a line
         title = re.sub(r"[（(].*$", "", i.title).strip()
         yield CarryOver(
-            id=part_id(batch, "carry_over", n), brief=batch.name, order=n, works=[key], title=f"{title} {identifier(key)}".strip(),
-            state="anchored" if anchored else "pending", first_seen=day, first_brief=f"{i.brief} no. {i.rank}", age_days=_age(day, batch.generated),
+            id=part_id(batch, "carry_over", n),
+            brief=batch.name,
+            order=n,
+            works=[key],
+            title=f"{title} {identifier(key)}".strip(),
+            state="anchored" if anchored else "pending",
+            first_seen=day,
+            first_brief=f"{i.brief} no. {i.rank}",
+            age_days=_age(day, batch.generated),
         )
         n += 1
 
@@ -278,5 +349,7 @@ def make_handles(batch: Batch, conflicts: list[Contradiction], best: list[Increm
         plans.append(("read", gaps[0].title, []))
     elif len(best) > 1:
         plans.append(("anchor", best[1].title, best[1].sections))
-    return [Handle(id=part_id(batch, "handle", n), brief=batch.name, order=n, rank=n, repair=a.startswith("repair"), advice=a, subject=s, sections=sec)
-            for n, (a, s, sec) in enumerate(plans[:3], 1)]
+    return [
+        Handle(id=part_id(batch, "handle", n), brief=batch.name, order=n, rank=n, repair=a.startswith("repair"), advice=a, subject=s, sections=sec)
+        for n, (a, s, sec) in enumerate(plans[:3], 1)
+    ]

@@ -83,11 +83,17 @@ class Watch:
                 continue
             cause = self._heading_of(other, case)
             if not cause and not any(getattr(self.ledger.get(w), "source_kind", "") == "paper_card" for w in where):
-                continue                                           # a translation or a paraphrase, not another work's title
-            self.found.append(Found(
-                "title", case.key.split(":", 1)[1], [f"“{true}” ({self._paths(sources)})", f"“{other}” ({self._paths(where)})"], [case.key],
-                repair=any(s.source_kind == "paper_card" for s in case.sources), detail=cause,
-            ))
+                continue  # a translation or a paraphrase, not another work's title
+            self.found.append(
+                Found(
+                    "title",
+                    case.key.split(":", 1)[1],
+                    [f"“{true}” ({self._paths(sources)})", f"“{other}” ({self._paths(where)})"],
+                    [case.key],
+                    repair=any(s.source_kind == "paper_card" for s in case.sources),
+                    detail=cause,
+                )
+            )
 
     def _heading_of(self, title: str, case: Case) -> str:
         """Where a wrong title comes from: another text that has it as its heading or quotes it."""
@@ -117,14 +123,23 @@ class Watch:
         for origin in dict.fromkeys(shared):
             files = {m.source for m in case.mentions if origin in m.origins}
             if len(files) > 1 and not origin.startswith("link:arxiv.org"):
-                self.found.append(Found("same_origin", case.view.title or case.key, [self._paths([f]) for f in sorted(files)], [case.key],
-                                        detail=origin.split(":", 1)[1]))
+                self.found.append(
+                    Found(
+                        "same_origin",
+                        case.view.title or case.key,
+                        [self._paths([f]) for f in sorted(files)],
+                        [case.key],
+                        detail=origin.split(":", 1)[1],
+                    )
+                )
                 return
 
     def _open_source(self, case: Case) -> None:
         said = [i for i in case.items if _OPEN.search(i.text)]
         if said and not any("github.com" in i.text.lower() or "gitlab.com" in i.text.lower() for i in case.items) and not case.view.first("code"):
-            self.found.append(Found("open_source", case.view.title or case.key, [f"“{_quote(said[0].text, _OPEN)}” ({self._paths([said[0].source])})"], [case.key]))
+            self.found.append(
+                Found("open_source", case.view.title or case.key, [f"“{_quote(said[0].text, _OPEN)}” ({self._paths([said[0].source])})"], [case.key])
+            )
 
     def _cards(self, case: Case) -> None:
         cards = list(self.ledger.by(Card, "work", case.key))
@@ -137,7 +152,9 @@ class Watch:
                 self.found.append(Found("card_conflict", f"card {c.number}", [f"“{c.action}”", f"“{kind.strip()}”"], [case.key], repair=True))
         counts = {(n.service, n.count) for s in case.view.statements for n in s.citations}
         if len({n for _, n in counts}) > 1:
-            self.found.append(Found("card_conflict", case.view.title or case.key, [f"{s} {n}" for s, n in sorted(counts)], [case.key], detail="citations"))
+            self.found.append(
+                Found("card_conflict", case.view.title or case.key, [f"{s} {n}" for s, n in sorted(counts)], [case.key], detail="citations")
+            )
 
     def close(self, increments: list[Pick], missing: dict[str, list[str]]) -> list[Found]:
         """All conflicts, repairs first, in a fixed order. missing: gaps by work of the increments."""
@@ -150,14 +167,32 @@ class Watch:
                 self.found.append(Found("version_lines", subject, sorted(sides)[:8], sections=sections, repair=bool(sections)))
         for name, works in sorted(self.names.items()):
             if len(works) > 1:
-                self.found.append(Found("acronym", name.upper() if len(name) <= 5 else name, [f"{t} ({k.split(':', 1)[1]})" for k, t in sorted(works.items())], sorted(works)))
+                self.found.append(
+                    Found(
+                        "acronym",
+                        name.upper() if len(name) <= 5 else name,
+                        [f"{t} ({k.split(':', 1)[1]})" for k, t in sorted(works.items())],
+                        sorted(works),
+                    )
+                )
         self._kinds(increments)
         for gap in sorted({g for gaps in missing.values() for g in gaps}):
-            works = [k for k, gaps in missing.items() if gap in gaps]
-            if len(works) > 1 and gap in {"accuracy_cost", "alpha", "ablation"}:
+            leaving = [k for k, gaps in missing.items() if gap in gaps]
+            if len(leaving) > 1 and gap in {"accuracy_cost", "alpha", "ablation"}:
                 titles = {p.key: p.title or p.key for p in increments}
-                self.found.append(Found("common_gap", gap, [titles.get(w, w) for w in works[:6]], works))
-        order = ("version_lines", "duplicate_cards", "title", "card_conflict", "disagreement", "open_source", "acronym", "different_kinds", "same_origin", "common_gap")
+                self.found.append(Found("common_gap", gap, [titles.get(w, w) for w in leaving[:6]], leaving))
+        order = (
+            "version_lines",
+            "duplicate_cards",
+            "title",
+            "card_conflict",
+            "disagreement",
+            "open_source",
+            "acronym",
+            "different_kinds",
+            "same_origin",
+            "common_gap",
+        )
         return sorted(self.found, key=lambda f: (not f.repair, order.index(f.conflict), f.subject, f.parties))
 
     def _kinds(self, increments: list[Pick]) -> None:

@@ -12,7 +12,9 @@ from headwater.ledger.records import Anchor, Batch, Card, Claim, Increment, Item
 from headwater.ledger.store import Ledger
 
 _RUMOUR = re.compile(r"待核实|未签约|传闻|据称|unconfirmed|rumou?r|reportedly|not signed", re.IGNORECASE)
-_STATUS_NEWS = re.compile(r"撤稿|retract|withdrawn|已(?:开源|发布代码|被接收)|accepted (?:at|to)|code (?:is )?(?:now )?(?:available|released)", re.IGNORECASE)
+_STATUS_NEWS = re.compile(
+    r"撤稿|retract|withdrawn|已(?:开源|发布代码|被接收)|accepted (?:at|to)|code (?:is )?(?:now )?(?:available|released)", re.IGNORECASE
+)
 _PAPER = re.compile(r"^url:.*(?:proceedings|\.pdf$|openreview\.net|usenix\.org|dl\.acm\.org|aclanthology)", re.IGNORECASE)
 # a judgment may only move a status down this list
 _ORDER = ("net_new", "update", "to_verify", "adjacent", "register_only", "too_thin", "same_origin", "duplicate", "anchored", "off_topic")

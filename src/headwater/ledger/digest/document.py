@@ -64,7 +64,7 @@ def load_document(ledger: Ledger, path: str, topic: str) -> Document:
     """The latest ingested living document: the one at `path`, else the one named after the topic, else none."""
     found: Source | None = None
     for s in ledger.by(Source, "source_kind", "living_document"):
-        named = (path and (s.path == path or s.path.endswith("/" + path.lstrip("./")) or path.endswith(s.path)))
+        named = path and (s.path == path or s.path.endswith("/" + path.lstrip("./")) or path.endswith(s.path))
         if named or (not path and s.path.rsplit("/", 1)[-1].removesuffix(".md") == topic) or (not path and found is None):
             found = s
     if found is None:

@@ -22,7 +22,9 @@ _OWES: dict[str, tuple[str, ...]] = {
 }
 _PRESENT: dict[str, re.Pattern[str]] = {
     "alpha": re.compile(r"接受率|acceptance rate|α\s*=|accept(?:ance)? length", re.IGNORECASE),
-    "accuracy_cost": re.compile(r"精度(?!代价)|准确率|accuracy|perplexity|pass@|质量(?:无损|持平|下降)|quality (?:loss|unchanged)|lossless|无损", re.IGNORECASE),
+    "accuracy_cost": re.compile(
+        r"精度(?!代价)|准确率|accuracy|perplexity|pass@|质量(?:无损|持平|下降)|quality (?:loss|unchanged)|lossless|无损", re.IGNORECASE
+    ),
     "ablation": re.compile(r"消融|ablation", re.IGNORECASE),
     "baseline_generation": re.compile(r"[（(]20\d\d[）)]|vLLM v?\d|SGLang v?\d|当代基线|baseline version", re.IGNORECASE),
     "normalisation": re.compile(r"等(?:参数|带宽|FLOPs)|iso-|同乘法器数", re.IGNORECASE),
@@ -36,11 +38,16 @@ _ABSENT_BEFORE = re.compile(
     r"(?:未|无|没有|缺(?:失|少)?|不明|\bnot |\bno |without |missing|lacks?|unreported|undisclosed|unknown)[^，。；;,.]{0,16}$", re.IGNORECASE
 )
 _ABSENT_AFTER = re.compile(r"^[^，。；;,.（(]{0,12}(?:未(?:报告|披露|给出|提|单独报告)|缺失|missing|not reported|undisclosed)", re.IGNORECASE)
-_BOUNDARY = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:证据边界(?:（[^）]*）)?|边界|evidence boundary(?:\s*\([^)]*\))?|boundary|limits?)(?:\*\*)?\s*[:：]\s*(?:\*\*)?(?P<b>\S.*)$",
-                       re.IGNORECASE | re.MULTILINE)
+_BOUNDARY = re.compile(
+    r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:证据边界(?:（[^）]*）)?|边界|evidence boundary(?:\s*\([^)]*\))?|boundary|limits?)"
+    r"(?:\*\*)?\s*[:：]\s*(?:\*\*)?(?P<b>\S.*)$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _VERDICT = re.compile(r"(?P<who>[A-Za-z][\w-]{1,20})\s*(?:判|判断|verdict)\s*[:：]?\s*[\"“「](?P<v>[^\"”」\n]+)[\"”」]", re.IGNORECASE)
 _AXES: dict[str, re.Pattern[str]] = {
-    "preserving": re.compile(r"投机解码|speculative decoding|保持分布|保分布|prefix cach|前缀缓存|PagedAttention|调度|distribution[- ]preserving|lossless", re.IGNORECASE),
+    "preserving": re.compile(
+        r"投机解码|speculative decoding|保持分布|保分布|prefix cach|前缀缓存|PagedAttention|调度|distribution[- ]preserving|lossless", re.IGNORECASE
+    ),
     "changing": re.compile(r"蒸馏|distil|量化|quanti[sz]|稀疏|sparse|剪枝|prun|决策模型|decision model|改变输出", re.IGNORECASE),
 }
 
@@ -84,10 +91,14 @@ def boundary_sentence(level: int, origins: list[str], missing: list[str], source
     """A boundary for an item that gives none: level, origin of the numbers, independent sources, what is missing."""
     words = [word(GAPS, m, language) for m in missing]
     if language == "en":
-        return (f"{word(LEVELS, level, 'en')}; numbers: {', '.join(word(ORIGINS, o, 'en') for o in origins) or 'none'}; {sources} independent origin(s); "
-                f"not reported: {', '.join(words) or 'nothing on the list'}.")
-    return (f"{word(LEVELS, level, 'zh')}；数字来源：{'、'.join(word(ORIGINS, o, 'zh') for o in origins) or '无'}；独立来源 {sources} 个；"
-            f"未报告：{'、'.join(words) or '清单内无'}。")
+        return (
+            f"{word(LEVELS, level, 'en')}; numbers: {', '.join(word(ORIGINS, o, 'en') for o in origins) or 'none'}; {sources} independent origin(s); "
+            f"not reported: {', '.join(words) or 'nothing on the list'}."
+        )
+    return (
+        f"{word(LEVELS, level, 'zh')}；数字来源：{'、'.join(word(ORIGINS, o, 'zh') for o in origins) or '无'}；独立来源 {sources} 个；"
+        f"未报告：{'、'.join(words) or '清单内无'}。"
+    )
 
 
 def critic_verdict(text: str) -> tuple[str, str] | None:

@@ -15,12 +15,13 @@ from datetime import datetime
 from functools import lru_cache
 
 from headwater.core.errors import UserInputError
-from headwater.ledger.digest import compose
+from headwater.ledger.digest import compose, listing
 from headwater.ledger.digest.conflicts import Watch
 from headwater.ledger.digest.decide import Case, Decision, Pick, decide
 from headwater.ledger.digest.document import load_document
 from headwater.ledger.digest.gaps import axis, missing_evidence, stated_boundary
 from headwater.ledger.digest.identity import resolve, same_by_title, view_work
+from headwater.ledger.digest.listing import ORDER
 from headwater.ledger.digest.typing import claims_of, same_quantity
 from headwater.ledger.evidence import level_of, opening
 from headwater.ledger.instance import Instance
@@ -38,20 +39,15 @@ from headwater.ledger.records import (
     Item,
     Mention,
     Part,
-    Queued,
     Reading,
     Record,
     Rejection,
     Source,
-    SourceLine,
-    Statement,
     fingerprint,
 )
 from headwater.ledger.store import Ledger
 from headwater.ledger.vocabulary import opening_level, stated_level
 
-_ORDER = ("critical_read", "rss_batch", "paper_card", "bibliography", "inbox_note", "radar_round", "engineering_digest", "blog_discovery", "social_post",
-          "work_queue", "sibling_brief", "earlier_brief", "living_document", "unreadable")
 _BASELINE = {"sibling_brief", "earlier_brief", "living_document", "work_queue", "unreadable"}
 _CITED_FILE = re.compile(r"(?<![\w/.])(?:[\w.-]+/)+[\w.-]+\.(?:md|txt|xml|bib)\b")
 _CHUNK = 1500
@@ -120,10 +116,22 @@ class Digest:
         doc = load_document(self.ledger, self.instance.document, self.instance.topic)
         declared = Counter(s.producer for s in map(self.source, self.todo) if s)
         batch = Batch(
-            id=fingerprint("batch", name), at=self.now.isoformat(), by="digest", name=name, topic=self.instance.topic, owner=self.instance.owner,
-            language=self.instance.language, layout=self.instance.layout, generated=f"{end} {self.instance.zone}", window_start=start,
-            window_end=end, document=doc.source.path if doc.source else "", document_sha=doc.source.sha256 if doc.source else "",
-            document_note=doc.source.gist if doc.source else "", document_ids=len(doc.cited), declared=dict(sorted(declared.items())),
+            id=fingerprint("batch", name),
+            at=self.now.isoformat(),
+            by="digest",
+            name=name,
+            topic=self.instance.topic,
+            owner=self.instance.owner,
+            language=self.instance.language,
+            layout=self.instance.layout,
+            generated=f"{end} {self.instance.zone}",
+            window_start=start,
+            window_end=end,
+            document=doc.source.path if doc.source else "",
+            document_sha=doc.source.sha256 if doc.source else "",
+            document_note=doc.source.gist if doc.source else "",
+            document_ids=len(doc.cited),
+            declared=dict(sorted(declared.items())),
             sources=self.ledger.count(Source),
         )
         self.ledger.append([batch], self.durable)
@@ -136,7 +144,7 @@ class Digest:
             if batch and n >= batch.sources:
                 break
             if not any(d.batch != (batch.name if batch else "") for d in self.ledger.by(Digested, "source", s.id)):
-                rows.append((_ORDER.index(s.source_kind), s.timestamp, s.path, s.id))
+                rows.append((ORDER.index(s.source_kind), s.timestamp, s.path, s.id))
         return [ident for *_, ident in sorted(rows)]
 
     # -- first pass ----------------------------------------------------------------------------------------------------------------
@@ -164,31 +172,51 @@ class Digest:
         self.out.items += 1
         works = [self._canonical(w, item) for w in item.works]
         if not works:
-            self.pending.append(Disposition(
-                id=fingerprint("disposition", self.batch.name, item.id), at=self.batch.at, by="digest", batch=self.batch.name, subject=item.id,
-                status="too_thin" if self._relevance(item) else "off_topic", reason="no identifier, link or title",
-            ))
+            self.pending.append(
+                Disposition(
+                    id=fingerprint("disposition", self.batch.name, item.id),
+                    at=self.batch.at,
+                    by="digest",
+                    batch=self.batch.name,
+                    subject=item.id,
+                    status="too_thin" if self._relevance(item) else "off_topic",
+                    reason="no identifier, link or title",
+                )
+            )
             return
         names = {_short(t): w for w, t in self._titles(works) if len(_short(t)) >= 3}
         claims = [self._told_before(c) for c in claims_of(item, works, names, stated_boundary(item.text), missing_evidence(item.text))]
         origins = self._origins(item)
         for work in works:
             own = list({c.id: c for c in claims if c.work == work}.values())
-            new = [c for c in own if not self._known(c.id)]
-            for c in new:
+            new = [c for c in own if self._first_here(c, item)]
+            for c in (c for c in new if not self._known(c.id)):
                 self.pending.append(c.model_copy(update={"at": self.batch.at, "by": source.producer}))
                 self.fresh.setdefault(work, []).append(c)
             retold = [c.id for c in own if c not in new]
             self.out.claims += len(new)
             self.out.retold += len(retold)
             self._propose_reading(source, item, retold)
-            self.pending.append(Mention(
-                id=fingerprint("mention", self.batch.name, work, item.id), at=self.batch.at, by=source.producer, batch=self.batch.name, work=work,
-                source=source.id, item=item.id, claims=[c.id for c in new], retells=retold, origins=origins, relevance=self._relevance(item),
-            ))
+            self.pending.append(
+                Mention(
+                    id=fingerprint("mention", self.batch.name, work, item.id),
+                    at=self.batch.at,
+                    by=source.producer,
+                    batch=self.batch.name,
+                    work=work,
+                    source=source.id,
+                    item=item.id,
+                    claims=[c.id for c in new],
+                    retells=retold,
+                    origins=origins,
+                    relevance=self._relevance(item),
+                )
+            )
         for path in _CITED_FILE.findall(item.text):
             if not self.ledger.count(Source, "path", path) and "://" not in path:
-                self.pending.append(Flag(id=fingerprint("outside", item.id, path), at=self.batch.at, subject=item.id, flag="outside_batch", text=path))
+                self.pending.append(
+                    Flag(id=fingerprint("outside", item.id, path), at=self.batch.at, subject=item.id, flag="outside_batch", text=path)
+                )
 
     def _canonical(self, key: str, item: Item) -> str:
         if key.startswith(("arxiv:", "doi:")):
@@ -208,6 +236,12 @@ class Digest:
     def _known(self, claim: str) -> bool:
         return any(c.id == claim for group in self.fresh.values() for c in group) or self.ledger.index.has(claim)
 
+    def _first_here(self, claim: Claim, item: Item) -> bool:
+        """Whether this item tells the claim first; a run cut short after writing the claim comes to the same answer."""
+        pending = next((c for group in self.fresh.values() for c in group if c.id == claim.id), None)
+        known = pending or self.ledger.get(claim.id)
+        return known is None or known.item == item.id
+
     def _told_before(self, claim: Claim) -> Claim:
         """The claim of the ledger that this one repeats: same work, metric and value, and no setting that contradicts."""
         if claim.amount is None or self._known(claim.id):
@@ -222,8 +256,16 @@ class Digest:
         said = stated_level(item.text) if source.source_kind == "critical_read" else None
         for claim in retold if said else []:
             if self.ledger.count(Reading, "claim", claim) and said and said[0] > level_of(self.ledger, claim):
-                self.pending.append(Flag(id=fingerprint("proposed", claim, item.id), at=self.batch.at, by=source.producer, subject=claim,
-                                         flag="reading_proposed", text=f"level {said[0]} by {source.producer}: {said[1]} ({source.path} {item.address})"))
+                self.pending.append(
+                    Flag(
+                        id=fingerprint("proposed", claim, item.id),
+                        at=self.batch.at,
+                        by=source.producer,
+                        subject=claim,
+                        flag="reading_proposed",
+                        text=f"level {said[0]} by {source.producer}: {said[1]} ({source.path} {item.address})",
+                    )
+                )
 
     def _origins(self, item: Item) -> list[str]:
         links = [f"link:{canonical_url(u.value)}" for u in find_links(item.text)]
@@ -266,10 +308,19 @@ class Digest:
             decision = decide(self.ledger, self.batch, self.doc, case, self.instance.siblings)
             self.out.works += 1
             self.out.statuses[decision.status] = self.out.statuses.get(decision.status, 0) + 1
-            self._put(Disposition(
-                id=fingerprint("disposition", self.batch.name, case.key), at=self.batch.at, by="digest", batch=self.batch.name, subject=case.key,
-                status=decision.status, reason=decision.reason, brief=decision.brief, number=decision.number,
-            ))
+            self._put(
+                Disposition(
+                    id=fingerprint("disposition", self.batch.name, case.key),
+                    at=self.batch.at,
+                    by="digest",
+                    batch=self.batch.name,
+                    subject=case.key,
+                    status=decision.status,
+                    reason=decision.reason,
+                    brief=decision.brief,
+                    number=decision.number,
+                )
+            )
             for s in case.sources:
                 found.setdefault(s.id, Counter())[decision.status] += 1
             if decision.status != "off_topic":
@@ -279,7 +330,9 @@ class Digest:
         self._flush()
         self._compose(watch, picked, found)
         self._flush()
-        self.ledger.append([Done(id=fingerprint("done", self.batch.name), at=self.batch.at, batch=self.batch.name, counts=self.out.parts)], self.durable)
+        self.ledger.append(
+            [Done(id=fingerprint("done", self.batch.name), at=self.batch.at, batch=self.batch.name, counts=self.out.parts)], self.durable
+        )
 
     def _open_claims(self, case: Case) -> None:
         """Give each claim first told in this round its one opening reading: the best reading among the notes of the round that state it.
@@ -330,8 +383,12 @@ class Digest:
         self._put_nameless(len(rest))
         here = {p.key for p in (*main, *beside, *rest)}
         parts: list[Iterable[Part]] = [
-            conflicts, compose.make_carried(ledger, batch, doc, here), compose.make_citable(batch, {"direct": main, "adjacent": beside, "register": rest}),
-            compose.make_handles(batch, conflicts, best), self._source_lines(found), self._statements(titles),
+            conflicts,
+            compose.make_carried(ledger, batch, doc, here),
+            compose.make_citable(batch, {"direct": main, "adjacent": beside, "register": rest}),
+            compose.make_handles(batch, conflicts, best),
+            listing.source_lines(self, found),
+            listing.statements(self, titles),
         ]
         for group_of_parts in parts:
             for part in group_of_parts:
@@ -345,47 +402,17 @@ class Digest:
             if isinstance(item, Item) and source:
                 n += 1
                 title = item.title.rsplit(" / ", 1)[-1] or item.text.strip().split("\n")[0][:60]
-                self._put(Rejection(id=compose.part_id(self.batch, "rejection", n), brief=self.batch.name, order=n, title=title, status=d.status,
-                                    reason=d.reason, source=f"{source.path} {item.address}"))
-
-    def _source_lines(self, found: dict[str, Counter[str]]) -> list[SourceLine]:
-        kinds = sorted({s.source_kind for i in self.todo if (s := self.source(i))}, key=_ORDER.index)
-        yields = {i: sum(found.get(i, Counter())[s] for s in ("net_new", "update", "adjacent", "to_verify")) for i in self.todo}
-        rank = {i: n for n, i in enumerate(sorted((i for i in self.todo if yields[i]), key=lambda i: (-yields[i], i))[:4], 1)}
-        out: list[SourceLine] = []
-        lines = [s for i in self.todo if (s := self.source(i))]
-        for s in sorted(lines, key=lambda s: (kinds.index(s.source_kind), s.timestamp, s.path)):
-            counts = dict(sorted(found.get(s.id, Counter()).items()))
-            used = yields[s.id] > 0 or s.source_kind in {"living_document", "earlier_brief", "work_queue"}
-            out.append(SourceLine(
-                id=compose.part_id(self.batch, "source_line", len(out)), brief=self.batch.name, order=len(out), group=f"1.{kinds.index(s.source_kind) + 1}",
-                path=s.path, producer=s.producer, source_kind=s.source_kind, timestamp=s.timestamp, gist=s.title, yielded=yields[s.id],
-                salience=rank.get(s.id), verdict="included" if used else "not_included", reason="; ".join(s.flags), found=counts,
-            ))
-        return out
-
-    def _statements(self, titles: list[str]) -> list[Statement]:
-        out: list[Statement] = []
-
-        def put(key: str, text: str = "", **values: object) -> None:
-            out.append(Statement(id=compose.part_id(self.batch, f"statement:{key}", len(out)), brief=self.batch.name, order=len(out), key=key, text=text,
-                                 values={k: str(v) for k, v in values.items()}))
-
-        if titles:
-            put("nature", " + ".join(re.sub(r"\s*[（(].*$", "", t) for t in titles))
-        for s in (s for i in self.todo if (s := self.source(i)) and s.source_kind == "work_queue"):
-            lines = list(self.ledger.by(Queued, "source", s.id))
-            counts = Counter(q.queue_kind for q in lines)
-            fired = any(self.instance.topic.casefold() in q.text.casefold() for q in lines if q.queue_kind != "document")
-            ages = {f"age {q.subject}": q.age_days for q in lines if q.queue_kind == "document" and q.age_days is not None}
-            put("queue", path=s.path, time=s.timestamp, cards=counts["card"], documents=counts["document"], topics=counts["topic"], fired=int(fired), **ages)
-        flags = list(self.ledger.by(Flag, "flag", "instruction_like"))
-        here = set(self.todo) if flags else set()
-        put("orders", n=sum(isinstance(i := self.ledger.get(f.subject), Item) and i.source in here for f in flags))
-        earlier = sorted({b.name for b in self.ledger.by(Batch, "topic", self.batch.topic) if b.name < self.batch.name})
-        if earlier:
-            put("compare", name=earlier[-1], before=self.ledger.count(Increment, "brief", earlier[-1]))
-        return out
+                self._put(
+                    Rejection(
+                        id=compose.part_id(self.batch, "rejection", n),
+                        brief=self.batch.name,
+                        order=n,
+                        title=title,
+                        status=d.status,
+                        reason=d.reason,
+                        source=f"{source.path} {item.address}",
+                    )
+                )
 
 
 def _neutral(item: Item) -> Item:

@@ -12,19 +12,35 @@ from headwater.ledger.records import Amount, Claim, Item, Setting, fingerprint
 
 _SENTENCE = re.compile(r"[^。；;！!？?\n]+[。；;！!？?]?")
 _STOP = re.compile(r"(?<=[a-z)\]%×])\.\s+(?=[A-Z])")
-_MODEL = re.compile(r"\b(?:Llama|LLaMA|Qwen|Gemma|DeepSeek|Mistral|Mixtral|Kimi|GLM|Phi|SmolLM|Falcon|Yi|InternLM|LongCat|GPT|Claude|OPT)"
-                    r"[-\s]?[\w.]*(?:-[\w.]+)*")
-_HARDWARE = re.compile(r"\b(?:\d+\s*×\s*)?(?:A100|A800|H100|H800|H200|H20|B200|B100|GB200|L40S?|L4|T4|V100|MI\d{3}X?|TPU ?v\d\w*|RTX ?\d{4}\w*|M[1-5](?: (?:Max|Ultra|Pro))?"
-                       r"|Xeon[\w -]{0,12}|EPYC[\w -]{0,8}|Jetson\w*)\b")
-_TASK = re.compile(r"\b(?:\w*(?:Bench|Eval|QA)\b(?:-?\w+)?|HumanEval\+?|ClassEval|MMLU(?:-Pro)?|GSM8K|MATH(?:-?500)?|AIME\d*|RULER|LongProc(?: \d+K)?|MBPP|SWE-?bench|ShareGPT|C4|WikiText)")
-_BASELINE = re.compile(r"(?:相对于?|相比|对比|比|vs\.?|versus|compared (?:with|to)|relative to|against|over|than)\s*(?P<b>[A-Za-z][\w.+ /-]{1,40}|[\u4e00-\u9fff]{2,12})", re.IGNORECASE)
+_MODEL = re.compile(
+    r"\b(?:Llama|LLaMA|Qwen|Gemma|DeepSeek|Mistral|Mixtral|Kimi|GLM|Phi|SmolLM|Falcon|Yi|InternLM|LongCat|GPT|Claude|OPT)"
+    r"[-\s]?[\w.]*(?:-[\w.]+)*"
+)
+_HARDWARE = re.compile(
+    r"\b(?:\d+\s*×\s*)?(?:A100|A800|H100|H800|H200|H20|B200|B100|GB200|L40S?|"
+    r"L4|T4|V100|MI\d{3}X?|TPU ?v\d\w*|RTX ?\d{4}\w*|M[1-5](?: (?:Max|Ultra|Pro))?"
+    r"|Xeon[\w -]{0,12}|EPYC[\w -]{0,8}|Jetson\w*)\b"
+)
+_TASK = re.compile(
+    r"\b(?:\w*(?:Bench|Eval|QA)\b(?:-?\w+)?|HumanEval\+?|ClassEval|MMLU(?:-Pro)?|GSM8K|MATH(?:-?500)?|"
+    r"AIME\d*|RULER|LongProc(?: \d+K)?|MBPP|SWE-?bench|ShareGPT|C4|WikiText)"
+)
+_BASELINE = re.compile(
+    r"(?:相对于?|相比|对比|比|vs\.?|versus|compared (?:with|to)|relative to|against|over|than)\s*"
+    r"(?P<b>[A-Za-z][\w.+ /-]{1,40}|[\u4e00-\u9fff]{2,12})",
+    re.IGNORECASE,
+)
 _BASE_YEAR = re.compile(r"[（(](20\d\d)[）)]")
 _CONTEXT = re.compile(r"(\d+(?:\.\d+)?\s?[KM])\s?(?:上下文|context|tokens?)", re.IGNORECASE)
 _BATCH = re.compile(r"batch(?: ?size)?\s*=?\s*(\d+)", re.IGNORECASE)
-_NORMAL = re.compile(r"(?:等|iso-?|equal[- ])(?:参数|带宽|FLOPs?|parameters?|bandwidth|乘法器数?)|同乘法器数|相同[^，。]{0,12}(?:配置|口径)", re.IGNORECASE)
+_NORMAL = re.compile(
+    r"(?:等|iso-?|equal[- ])(?:参数|带宽|FLOPs?|parameters?|bandwidth|乘法器数?)|同乘法器数|相同[^，。]{0,12}(?:配置|口径)", re.IGNORECASE
+)
 _SIMULATED = re.compile(r"模拟器|仿真|simulat", re.IGNORECASE)
 _MEASURED = re.compile(r"实测|measured|生产(?:数据|环境|轨迹)|in production", re.IGNORECASE)
-_DEFINITION = re.compile(r"逐样本[^，。]{0,8}(?:均值|平均)|均值之比|比值的均值|mean of (?:per-sample )?ratios|ratio of means|几何平均|geometric mean", re.IGNORECASE)
+_DEFINITION = re.compile(
+    r"逐样本[^，。]{0,8}(?:均值|平均)|均值之比|比值的均值|mean of (?:per-sample )?ratios|ratio of means|几何平均|geometric mean", re.IGNORECASE
+)
 _ORIGIN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("third_party", re.compile(r"第三方(?:复现|评测|实测)|independent(?:ly)? (?:measured|reproduced|test)|third[- ]party", re.IGNORECASE)),
     ("production", re.compile(r"生产(?:数据|环境|轨迹|验证|级数据)|production (?:data|traces?|deployment)", re.IGNORECASE)),
@@ -34,14 +50,45 @@ _ORIGIN: tuple[tuple[str, re.Pattern[str]], ...] = (
 _NEGATED_THIRD = re.compile(r"(?:无|没有|缺|no|without|lacks?)\s*(?:任何\s*)?(?:第三方|third[- ]party|independent)", re.IGNORECASE)
 _KIND: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("event", re.compile(r"收购|归档|加入|acqui|archived|announced|joined", re.IGNORECASE)),
-    ("availability", re.compile(r"开源|发布(?:代码|权重)|open[- ]source|code (?:is )?(?:available|released)|weights (?:are )?(?:available|released)", re.IGNORECASE)),
+    (
+        "availability",
+        re.compile(
+            r"开源|发布(?:代码|权重)|open[- ]source|code (?:is )?(?:available|released)|weights (?:are )?(?:available|released)", re.IGNORECASE
+        ),
+    ),
     ("quality", re.compile(r"精度|准确率|accuracy|perplexity|pass@|score", re.IGNORECASE)),
     ("thesis", re.compile(r"综述|survey|roadmap|路线图|position paper", re.IGNORECASE)),
     ("opinion", re.compile(r"认为|我觉得|in my opinion|arguably", re.IGNORECASE)),
     ("mechanism", re.compile(r"方法|机制|算法|通过|mechanism|method|algorithm|by (?:routing|caching|sharing|forking)", re.IGNORECASE)),
 )
-_TYPED_UNITS = {"%", "×", "GB/s", "TB/s", "tok/s", "token/s", "tokens/s", "req/s", "QPS", "ms", "s", "秒", "毫秒", "B", "T", "M", "W", "kW", "TFLOPS", "$", "GB", "MB"}
-_LABELLED = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|source|links?|authors?|affiliations?|venue|date|title|producer)(?:\*\*)?\s*[:：]", re.IGNORECASE)
+_TYPED_UNITS = {
+    "%",
+    "×",
+    "GB/s",
+    "TB/s",
+    "tok/s",
+    "token/s",
+    "tokens/s",
+    "req/s",
+    "QPS",
+    "ms",
+    "s",
+    "秒",
+    "毫秒",
+    "B",
+    "T",
+    "M",
+    "W",
+    "kW",
+    "TFLOPS",
+    "$",
+    "GB",
+    "MB",
+}
+_LABELLED = re.compile(
+    r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|source|links?|authors?|affiliations?|venue|date|title|producer)(?:\*\*)?\s*[:：]",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +127,7 @@ def attribute(text: str, works: list[str], names: dict[str, str]) -> list[Attrib
             current = (keys or named)[0]
         quantities = [] if _LABELLED.match(sentence) else [q for q in find_quantities(sentence, plain=False) if _counts(q)]
         if any(q.unit in {"%", "×"} for q in quantities):
-            quantities = [q for q in quantities if q.metric != "context_length"]      # beside a result, a context length is its setting
+            quantities = [q for q in quantities if q.metric != "context_length"]  # beside a result, a context length is its setting
         out.append(Attributed(current, sentence, quantities))
     return out
 
@@ -104,8 +151,13 @@ def setting_of(sentence: str, item: str) -> Setting:
     year = _BASE_YEAR.search(sentence)
     context, batch, normal = _CONTEXT.search(sentence), _BATCH.search(sentence), _NORMAL.search(sentence)
     return Setting(
-        model=pick(_MODEL), task=pick(_TASK), hardware=pick(_HARDWARE), baseline=baseline["b"].strip() if baseline else "",
-        baseline_generation=year[1] if baseline and year else "", context=context[1] if context else "", batch=batch[1] if batch else "",
+        model=pick(_MODEL),
+        task=pick(_TASK),
+        hardware=pick(_HARDWARE),
+        baseline=baseline["b"].strip() if baseline else "",
+        baseline_generation=year[1] if baseline and year else "",
+        context=context[1] if context else "",
+        batch=batch[1] if batch else "",
         normalisation=normal[0] if normal else "",
     )
 
@@ -127,8 +179,18 @@ def amount_of(q: Quantity, sentence: str, item: str) -> Amount:
         measured = "simulated"
     elif _MEASURED.search(sentence):
         measured = "measured"
-    return Amount(raw=q.raw, low=q.low, high=q.high, unit=q.unit, direction=q.direction, bound=q.bound, percentile=q.percentile, metric=q.metric,
-                  definition=definition[0] if definition else "unknown", measured=measured)
+    return Amount(
+        raw=q.raw,
+        low=q.low,
+        high=q.high,
+        unit=q.unit,
+        direction=q.direction,
+        bound=q.bound,
+        percentile=q.percentile,
+        metric=q.metric,
+        definition=definition[0] if definition else "unknown",
+        measured=measured,
+    )
 
 
 def claims_of(item: Item, works: list[str], names: dict[str, str], boundary: str, missing: list[str]) -> list[Claim]:
@@ -138,20 +200,45 @@ def claims_of(item: Item, works: list[str], names: dict[str, str], boundary: str
     for a in attribute(item.text, works, names):
         for q in a.quantities:
             setting = setting_of(a.text, item.text)
-            ident = fingerprint("claim", a.work, q.metric or "?", q.unit, round(q.low, 6), round(q.high, 6), q.percentile, _nearest(a.text, q, setting))
-            out.setdefault(ident, Claim(
-                id=ident, work=a.work, statement=a.text, claim_kind=_kind(a.text, "performance"), amount=amount_of(q, a.text, item.text),
-                setting=setting, origin=origin_of(a.text, item.text, a.work), missing=missing, boundary=boundary, source=item.source, item=item.id,
-            ))
+            ident = fingerprint(
+                "claim", a.work, q.metric or "?", q.unit, round(q.low, 6), round(q.high, 6), q.percentile, _nearest(a.text, q, setting)
+            )
+            out.setdefault(
+                ident,
+                Claim(
+                    id=ident,
+                    work=a.work,
+                    statement=a.text,
+                    claim_kind=_kind(a.text, "performance"),
+                    amount=amount_of(q, a.text, item.text),
+                    setting=setting,
+                    origin=origin_of(a.text, item.text, a.work),
+                    missing=missing,
+                    boundary=boundary,
+                    source=item.source,
+                    item=item.id,
+                ),
+            )
             covered.add(a.work)
     for work in works:
         if work in covered:
             continue
-        gist = next((a.text for a in attribute(item.text, works, names) if a.work == work and not _LABELLED.match(a.text) and len(a.text) > 12), item.title)
+        gist = next(
+            (a.text for a in attribute(item.text, works, names) if a.work == work and not _LABELLED.match(a.text) and len(a.text) > 12), item.title
+        )
         ident = fingerprint("claim", work, "thesis")
         if gist:
-            out[ident] = Claim(id=ident, work=work, statement=gist, claim_kind=_kind(item.text, "thesis"), origin=origin_of(gist, item.text, work),
-                               missing=missing, boundary=boundary, source=item.source, item=item.id)
+            out[ident] = Claim(
+                id=ident,
+                work=work,
+                statement=gist,
+                claim_kind=_kind(item.text, "thesis"),
+                origin=origin_of(gist, item.text, work),
+                missing=missing,
+                boundary=boundary,
+                source=item.source,
+                item=item.id,
+            )
     return list(out.values())
 
 
@@ -173,4 +260,6 @@ def same_quantity(a: Claim, b: Claim) -> bool:
     if a.amount.metric != b.amount.metric and a.amount.metric and b.amount.metric:
         return False
     one, two = a.setting, b.setting
-    return all(not x or not y or x == y for x, y in ((one.model, two.model), (one.task, two.task), (one.hardware, two.hardware), (one.context, two.context)))
+    return all(
+        not x or not y or x == y for x, y in ((one.model, two.model), (one.task, two.task), (one.hardware, two.hardware), (one.context, two.context))
+    )

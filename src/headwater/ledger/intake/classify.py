@@ -21,7 +21,7 @@ _NAME_KINDS: tuple[tuple[str, str], ...] = (
     ("engineering_digest", r"digest|briefing|engineering|roundup"),
 )
 _KINDS = [(k, re.compile(rx, re.IGNORECASE)) for k, rx in _NAME_KINDS]
-_STAMP = re.compile(r"(20\d{2})-?([01]\d)-?([0-3]\d)(?:[T_-]?([0-2]\d):?([0-5]\d)(?!\d))?")
+_STAMP = re.compile(r"(20\d{2})-?([01]\d)-?([0-3]\d)(?:[T_ -]?([0-2]\d):?([0-5]\d)(?!\d))?")
 _ROOMS = {"inbox", "organized", "notes", "incoming"}
 _ORDINARY = {"paper_cards", "cards", "queue", "knowledge", "briefs", "feeds", "rss", "archive", "day1", "day2"}
 
@@ -83,6 +83,6 @@ def classify(path: str, head: dict[str, str], document: str, topic: str) -> Kind
     if kind in {"sibling_brief", "earlier_brief"}:
         stem = re.sub(r"^[\dT:_-]+|[-_](?:e1prep|brief)$", "", pure.stem)
         about = low.get("topic", "") or stem
-        if about == topic or topic and topic == stem.split("·")[0].strip():
+        if about == topic or (topic and topic == stem.split("·")[0].strip()):
             kind = "earlier_brief"
     return Kind(kind, producer, stamp, about)

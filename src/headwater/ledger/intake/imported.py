@@ -41,14 +41,26 @@ _STATUS_WORDS = (
     ("too_thin", r"证据(?:缺口)?过|二手摘要|too thin"),
 )
 _ROW = re.compile(
-    r"^(?P<item>.+?)\s+(?P<id>无（[^）]*）|无|none(?: \([^)]*\))?|arXiv:\S+)\s+(?P<source>\S.*?)\s+(?P<status>(?:邻接|adjacent|NET-new|P0|待核实|to verify).*)$"
+    r"^(?P<item>.+?)\s+(?P<id>无（[^）]*）|无|none(?: \([^)]*\))?|arXiv:\S+)\s+(?P<source>\S.*?)\s+"
+    r"(?P<status>(?:邻接|adjacent|NET-new|P0|待核实|to verify).*)$"
 )
 _STARS = re.compile(r"^(?P<item>.+?)\s+(?P<stars>⭐+)\s+(?P<status>.*)$")
 _KEYWORDS = {
-    "version_lines": r"版本线|version line", "baseline": r"基线|baseline", "different_kinds": r"不同性质|different kinds",
-    "common_gap": r"共同空洞|common gap|都缺", "same_origin": r"同源|same[- ]origin", "density": r"证据密度|density", "open_source": r"开源|open source",
-    "maturity": r"成熟度|maturity", "deployability": r"可行性|deploy", "disagreement": r"矛盾未消解|两处|disagree|真实状态", "scope": r"适用范围|scope",
-    "card_conflict": r"卡.*矛盾", "acronym": r"缩写|short name", "title": r"错挂|mis-attached", "duplicate_cards": r"同号|two cards",
+    "version_lines": r"版本线|version line",
+    "baseline": r"基线|baseline",
+    "different_kinds": r"不同性质|different kinds",
+    "common_gap": r"共同空洞|common gap|都缺",
+    "same_origin": r"同源|same[- ]origin",
+    "density": r"证据密度|density",
+    "open_source": r"开源|open source",
+    "maturity": r"成熟度|maturity",
+    "deployability": r"可行性|deploy",
+    "disagreement": r"矛盾未消解|两处|disagree|真实状态",
+    "scope": r"适用范围|scope",
+    "card_conflict": r"卡.*矛盾",
+    "acronym": r"缩写|short name",
+    "title": r"错挂|mis-attached",
+    "duplicate_cards": r"同号|two cards",
 }
 
 
@@ -63,8 +75,16 @@ def read_brief(source: str, path: str, brief: ParsedBrief, topic: str) -> Intake
     name = f"{topic or brief.topic or path} {brief.date}".strip()
     out = Intake(title=brief.title)
     batch = Batch(
-        id=fingerprint("batch", source, name), name=name, topic=topic or brief.topic, owner=_owner(brief), language=brief.language,
-        layout=brief.layout or "D", generated=brief.date, imported=True, title=brief.title, source=source,
+        id=fingerprint("batch", source, name),
+        name=name,
+        topic=topic or brief.topic,
+        owner=_owner(brief),
+        language=brief.language,
+        layout=brief.layout or "D",
+        generated=brief.date,
+        imported=True,
+        title=brief.title,
+        source=source,
     )
     maker = _Maker(name, source)
     for f in brief.header[1:] if brief.header and not brief.header[0].label else brief.header:
@@ -106,7 +126,10 @@ class _Maker:
     def base(self, text: str, *extra: object) -> dict:
         order = len(self.parts)
         return {
-            "id": fingerprint("part", self.brief, self.source, order, text, *extra), "brief": self.brief, "order": order, "text": text,
+            "id": fingerprint("part", self.brief, self.source, order, text, *extra),
+            "brief": self.brief,
+            "order": order,
+            "text": text,
             "works": [k for k in work_keys(text) if not k.startswith(("url:", "repo:"))],
         }
 
@@ -135,23 +158,52 @@ class _Maker:
         base = self.base(e.text)
         base["works"] = [f"arxiv:{i}" for i in e.ids]
         placement = e.first("placement")
-        self.parts.append(Increment(
-            **base, rank=int(e.rank or 0), title=e.title, tag=e.tag, flag=e.flag, date=tag_dates[-1] if tag_dates else "",
-            sources=[q for q in fields if q.key == "source"], links=[q for q in fields if q.key == "links"],
-            fields=[q for q in fields if q.key not in {"source", "links", "status", "boundary"}],
-            sections=section_numbers(e.tag) or section_numbers(placement), status=status_of(status), status_text=status,
-            boundary=e.first("boundary"), priority=_priority(status),
-        ))
+        self.parts.append(
+            Increment(
+                **base,
+                rank=int(e.rank or 0),
+                title=e.title,
+                tag=e.tag,
+                flag=e.flag,
+                date=tag_dates[-1] if tag_dates else "",
+                sources=[q for q in fields if q.key == "source"],
+                links=[q for q in fields if q.key == "links"],
+                fields=[q for q in fields if q.key not in {"source", "links", "status", "boundary"}],
+                sections=section_numbers(e.tag) or section_numbers(placement),
+                status=status_of(status),
+                status_text=status,
+                boundary=e.first("boundary"),
+                priority=_priority(status),
+            )
+        )
 
     def _adjacent(self, e: Entry) -> None:
         cells = {f.key: f.text for f in e.fields}
         m = _ROW.match(e.title)
         if "item" in cells:
-            self.parts.append(Adjacent(**self.base(e.text), rank=e.rank, title=cells["item"], identifier=cells.get("arxiv", ""),
-                                       source=cells.get("source", ""), status_text=cells.get("status", ""), status=status_of(cells.get("status", "")) or "adjacent"))
+            self.parts.append(
+                Adjacent(
+                    **self.base(e.text),
+                    rank=e.rank,
+                    title=cells["item"],
+                    identifier=cells.get("arxiv", ""),
+                    source=cells.get("source", ""),
+                    status_text=cells.get("status", ""),
+                    status=status_of(cells.get("status", "")) or "adjacent",
+                )
+            )
         elif m:
-            self.parts.append(Adjacent(**self.base(e.text), rank=e.rank, title=m["item"], identifier=m["id"], source=m["source"],
-                                       status_text=m["status"], status=status_of(m["status"]) or "adjacent"))
+            self.parts.append(
+                Adjacent(
+                    **self.base(e.text),
+                    rank=e.rank,
+                    title=m["item"],
+                    identifier=m["id"],
+                    source=m["source"],
+                    status_text=m["status"],
+                    status=status_of(m["status"]) or "adjacent",
+                )
+            )
         else:
             self.parts.append(Adjacent(**self.base(e.text), rank=e.rank, title=" ".join(f.text for f in e.fields)))
 
@@ -159,24 +211,49 @@ class _Maker:
         cells = {f.key: f.text for f in e.fields}
         if "item" in cells:
             stars = cells.get("value", "").count("⭐") or cells.get("value", "").count("★")
-            self.parts.append(SummaryRow(**self.base(e.text), rank=e.rank, title=cells["item"], section=cells.get("class", ""), stars=stars or None,
-                                         status_text=cells.get("status", "")))
+            self.parts.append(
+                SummaryRow(
+                    **self.base(e.text),
+                    rank=e.rank,
+                    title=cells["item"],
+                    section=cells.get("class", ""),
+                    stars=stars or None,
+                    status_text=cells.get("status", ""),
+                )
+            )
             return
         m = _STARS.match(e.title)
         if not m:
             self.parts.append(SummaryRow(**self.base(e.text), rank=e.rank, title=e.title))
             return
         cut = m["item"].find(" §") if " §" in m["item"] else m["item"].rfind(" ")
-        self.parts.append(SummaryRow(**self.base(e.text), rank=e.rank, title=m["item"][:cut].strip(), section=m["item"][cut:].strip(),
-                                     stars=len(m["stars"]), status_text=m["status"]))
+        self.parts.append(
+            SummaryRow(
+                **self.base(e.text),
+                rank=e.rank,
+                title=m["item"][:cut].strip(),
+                section=m["item"][cut:].strip(),
+                stars=len(m["stars"]),
+                status_text=m["status"],
+            )
+        )
 
     def _contradiction(self, e: Entry) -> None:
         text = _joined(e)
         kind = next((k for k, rx in _KEYWORDS.items() if re.search(rx, text[:80])), "")
         kind = kind or next((k for k, rx in _KEYWORDS.items() if re.search(rx, text)), "other")
         head, arrow, action = text.partition("→")
-        self.parts.append(Contradiction(**self.base(text), rank=int(e.rank or 0), conflict=kind if kind in CONFLICTS else "other", title="",
-                                        reason=head.strip() if arrow else text, action=action.strip(), sections=section_numbers(text)))
+        self.parts.append(
+            Contradiction(
+                **self.base(text),
+                rank=int(e.rank or 0),
+                conflict=kind if kind in CONFLICTS else "other",
+                title="",
+                reason=head.strip() if arrow else text,
+                action=action.strip(),
+                sections=section_numbers(text),
+            )
+        )
 
     def _citable(self, e: Entry) -> None:
         self.parts.append(Citable(**self.base(_joined(e), e.group), group=e.group, rank=e.rank))
@@ -186,15 +263,26 @@ class _Maker:
         title = re.split(r"[（(]", text)[0].strip()
         state = status_of(re.sub(r"^[^（(]*", "", text)) or "pending"
         dates = re.search(r"\d{1,2}-\d{1,2}|\d{4}-\d{2}-\d{2}", text[len(title) :])
-        self.parts.append(CarryOver(**self.base(text), title=title, state=state if state in {"anchored", "pending"} else "pending",
-                                    first_seen=dates[0] if dates else ""))
+        self.parts.append(
+            CarryOver(
+                **self.base(text), title=title, state=state if state in {"anchored", "pending"} else "pending", first_seen=dates[0] if dates else ""
+            )
+        )
 
     def _rejection(self, e: Entry) -> None:
         text = _joined(e)
         title, _, reason = re.sub(r"[（(][^（）()]*[）)]", lambda m: m[0].replace("：", "\0"), text).partition("：")
         m = re.search(r"(\d{4}-\d{2}-\d{2})\s*(?:E1)?\s*(?:简报|brief)\s*(?:第|no\.?|item)?\s*([\d、,， ]+)?", text)
-        self.parts.append(Rejection(**self.base(text), title=title.replace("\0", "：").strip(), reason=reason.replace("\0", "：").strip(),
-                                    status=status_of(text), ref_brief=m[1] if m else "", ref_number=(m[2] or "").strip() if m else ""))
+        self.parts.append(
+            Rejection(
+                **self.base(text),
+                title=title.replace("\0", "：").strip(),
+                reason=reason.replace("\0", "：").strip(),
+                status=status_of(text),
+                ref_brief=m[1] if m else "",
+                ref_number=(m[2] or "").strip() if m else "",
+            )
+        )
 
     def _handle(self, e: Entry) -> None:
         text = _joined(e)

@@ -1,6 +1,7 @@
 """Cutting a note into items: the smallest parts that have an address of their own and usually speak of one work.
 
-Headings cut; a list cuts when several of its points carry an identifier or link each. Every line of the note is in exactly one item.
+Headings cut; a list cuts when several of its points carry an identifier or link each. Every line is in exactly one item; a heading with
+nothing but such a list below it is the title of the list's items.
 """
 
 from __future__ import annotations
@@ -8,14 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-from headwater.ledger.parse.ids import find_ids, find_links, find_sections, title_key
+from headwater.ledger.parse.ids import canonical_url, find_ids, find_links, find_sections, title_key
 
 _HEAD = re.compile(r"^\s{0,3}(#{1,6})\s+(\S.*)$")
-_MARK = re.compile(r"^\s{0,3}(?:\*\*)?(?P<mark>§[A-Z]?\d+(?:\.\d+)*|对象[一二三四五六七八九十]|第[一二三四五六七八九十\d]+[条份]|object (?:one|two|three|\d+)|entry \d+)[:：.、\s]+(?P<rest>.*)$",
-                   re.IGNORECASE)
+_MARK = re.compile(
+    r"^\s{0,3}(?:\*\*)?(?P<mark>§[A-Z]?\d+(?:\.\d+)*|"
+    r"对象[一二三四五六七八九十]|第[一二三四五六七八九十\d]+[条份]|object (?:one|two|three|\d+)|entry \d+)"
+    r"[:：.、\s]+(?P<rest>.*)$",
+    re.IGNORECASE,
+)
 _POINT = re.compile(r"^(?P<pad>\s*)(?:[-*+•●]|\d{1,3}[.、)])\s+\S")
-_ADDRESS = re.compile(r"§\s*[A-Z]?\d[\w.()（）]*|对象[一二三四五六七八九十]|第[一二三四五六七八九十\d]+[条份]|object (?:one|two|three|four|five|\d+)|entry \d+", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"§\s*[A-Z]?\d[\w.()（）]*|对象[一二三四五六七八九十]|第[一二三四五六七八九十\d]+[条份]|object (?:one|two|three|four|five|\d+)|entry \d+",
+    re.IGNORECASE,
+)
 LIMIT = 64 * 1024
 
 
@@ -59,7 +68,7 @@ def _points(body: list[str], heading: str, line: int, count: int, trail: str) ->
     """One chunk, or one per list point when at least two points carry an identifier or a link of their own."""
     starts = [i for i, b in enumerate(body) if (m := _POINT.match(b)) and len(m["pad"]) <= 2]
     bounds = [*starts, len(body)]
-    texts = ["\n".join(body[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    texts = ["\n".join(body[a:b]) for a, b in pairwise(bounds)]
     rich = sum(bool(find_ids(t) or find_links(t)) for t in texts)
     if rich < 2 or _same_subject(texts):
         return [Chunk(address_of(heading, f"#{count + 1}"), trail, line, line + len(body) - 1, "\n".join(body))]
@@ -68,7 +77,7 @@ def _points(body: list[str], heading: str, line: int, count: int, trail: str) ->
     if any(b.strip() for b in lead[1:] if heading) or (lead and not heading and any(b.strip() for b in lead)):
         out.append(Chunk(address_of(heading, f"#{count + 1}"), trail, line, line + starts[0] - 1, "\n".join(lead)))
     base = address_of(heading, "")
-    for k, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False), 1):
+    for k, (a, b) in enumerate(pairwise(bounds), 1):
         address = address_of(body[a], f"{base or '#' + str(count + 1)}.{k}")
         out.append(Chunk(address, trail, line + a, line + b - 1, "\n".join(body[a:b])))
     return out
@@ -101,8 +110,6 @@ def work_keys(text: str) -> list[str]:
     repos = list(dict.fromkeys(i.key for i in found if i.kind == "repo"))
     if repos:
         return repos
-    from headwater.ledger.parse.ids import canonical_url
-
     return list(dict.fromkeys(f"url:{canonical_url(u.value)}" for u in find_links(text)))
 
 

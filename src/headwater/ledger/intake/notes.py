@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from headwater.ledger.intake.items import LIMIT, Chunk, cut, section_numbers, segments, title_work, work_keys
 from headwater.ledger.intake.orders import find_orders, without_orders
@@ -21,7 +22,10 @@ _TITLED = (
     re.compile(r"[《\"“](?P<t>[^》\"”\n]{6,200})[》\"”]"),
 )
 _LABEL = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?P<k>[^:：\n|*]{1,24}?)(?:\*\*)?\s*[:：]\s*(?:\*\*)?\s*(?P<v>\S.*)$")
-_CITED = re.compile(r"被引\s*(\d+)\s*[（(]([^）)]+)[）)]|([A-Z][A-Za-z0-9]+)\s*被引\s*(\d+)|cited(?: by)?\s*(\d+)\s*\(([^)]+)\)|([A-Z][A-Za-z0-9]+)\s+citations?\s*[:=]?\s*(\d+)")
+_CITED = re.compile(
+    r"被引\s*(\d+)\s*[（(]([^）)]+)[）)]|([A-Z][A-Za-z0-9]+)\s*被引\s*(\d+)|"
+    r"cited(?: by)?\s*(\d+)\s*\(([^)]+)\)|([A-Z][A-Za-z0-9]+)\s+citations?\s*[:=]?\s*(\d+)"
+)
 _AGE = re.compile(r"(\d+)\s*(?:天|days?)")
 _CODE_SAID = re.compile(r"开源|code (?:is )?(?:available|released|public)|open[- ]source", re.IGNORECASE)
 
@@ -50,15 +54,17 @@ def guess_title(text: str, heading: str, works: list[str]) -> str:
         return ""
     label = re.search(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?:标题|题目|title)(?:\*\*)?\s*[:：]\s*(\S.*)$", text, re.IGNORECASE | re.MULTILINE)
     if label:
-        return label[1].strip("*《》\"“” ")
+        return label[1].strip('*《》"“” ')
     for rx in _TITLED:
         m = rx.search(text)
         if m:
             return m["t"].strip(" .*")
     if not re.match(r"\s*(?:#|§|对象|第)|entry |object ", text, re.IGNORECASE):
-        return ""                                                  # a point below a heading does not bear the heading's title
+        return ""  # a point below a heading does not bear the heading's title
     head = re.sub(r"[（(][^（()）]*\d{4}\.\d{4,5}[^（()）]*[)）]|arXiv\s*:\s*[\d.v]+", "", heading.rsplit(" / ", 1)[-1])
-    head = re.sub(r"^(?:§\S+|对象\S+|第\S+条|object \w+|entry \d+|\d+[.、)])\s*[:：.]?\s*", "", head, flags=re.IGNORECASE).strip(" —–-:：")
+    head = re.sub(
+        r"^(?:§\S+|对象[一二三四五六七八九十\d]+|第\S{1,3}[条份]|object \w+|entry \d+|\d+[.、)])\s*[:：.]?\s*", "", head, flags=re.IGNORECASE
+    ).strip(" —–-:：")
     return head if works and len(head) >= 4 else ""
 
 
@@ -72,17 +78,23 @@ def statements(source: str, item: str, works: list[str], text: str, title: str) 
     single = len(works) == 1
     for key in works:
         cited = [_count(m) for m in _CITED.finditer(text)] if single else []
-        body = {
-            "title": title if single else "", "version": versions.get(key), "code": repos[0] if single and repos else "",
-            "identifiers": [d for d in dois if single and d != key], "citations": cited,
-            "authors": _authors(text) if single else [], "venue": _venue(text) if single else "",
-            "date": _date(text) if single else "",
-        }
-        affiliation, basis = _affiliation(text) if single else ("", "none")
-        out.append(Work(
-            id=fingerprint("work", key, source, item, body, affiliation), key=key, source=source, item=item,
-            affiliation=affiliation, affiliation_basis=basis, **body,
-        ))
+        work = Work(id="", key=key, source=source, item=item, version=versions.get(key))
+        if single:
+            affiliation, basis = _affiliation(text)
+            work = work.model_copy(
+                update={
+                    "title": title,
+                    "code": repos[0] if repos else "",
+                    "identifiers": [d for d in dois if d != key],
+                    "citations": cited,
+                    "authors": _authors(text),
+                    "venue": _venue(text),
+                    "date": _date(text),
+                    "affiliation": affiliation,
+                    "affiliation_basis": basis,
+                }
+            )
+        out.append(work.model_copy(update={"id": fingerprint("work", work.model_dump(exclude={"id", "at", "by"}))}))
     return out
 
 
@@ -114,7 +126,9 @@ def _venue(text: str) -> str:
     raw = _labelled(text, "会议", "期刊", "venue")
     if raw:
         return raw
-    m = re.search(r"\b(NeurIPS|ICML|ICLR|MLSys|VLDB|OSDI|SOSP|NSDI|ASPLOS|ISCA|EMNLP|ACL|NAACL|SIGMOD|EuroSys|ATC)\s*(?:'|’)?\s*(20\d\d|\d\d)\b", text)
+    m = re.search(
+        r"\b(NeurIPS|ICML|ICLR|MLSys|VLDB|OSDI|SOSP|NSDI|ASPLOS|ISCA|EMNLP|ACL|NAACL|SIGMOD|EuroSys|ATC)\s*(?:'|’)?\s*(20\d\d|\d\d)\b", text
+    )
     return f"{m[1]} {m[2] if len(m[2]) == 4 else '20' + m[2]}" if m else ""
 
 
@@ -143,17 +157,28 @@ def read_note(source: str, text: str, title: str = "") -> Intake:
 
 def _item(out: Intake, source: str, chunk: Chunk, excerpt: bool = False) -> None:
     works = work_keys(chunk.text)
-    plain = without_orders(chunk.text)
+    orders = find_orders(chunk.text)
+    plain = without_orders(chunk.text) if orders else chunk.text
     title = guess_title(plain, chunk.heading, works)
     if not works and title:
         works = [title_work(title)]
     ident = fingerprint("item", source, chunk.address, chunk.line, chunk.text)
-    orders = find_orders(chunk.text)
-    out.records.append(Item(
-        id=ident, source=source, address=chunk.address, line=chunk.line, end_line=chunk.end_line, title=chunk.heading,
-        text=chunk.text[:2000] if excerpt else chunk.text, works=works, links=[u.value for u in find_links(chunk.text)],
-        sections=section_numbers(chunk.text), instructions=orders, excerpt=excerpt,
-    ))
+    out.records.append(
+        Item(
+            id=ident,
+            source=source,
+            address=chunk.address,
+            line=chunk.line,
+            end_line=chunk.end_line,
+            title=chunk.heading,
+            text=chunk.text[:2000] if excerpt else chunk.text,
+            works=works,
+            links=[u.value for u in find_links(chunk.text)],
+            sections=section_numbers(plain),
+            instructions=orders,
+            excerpt=excerpt,
+        )
+    )
     out.items += 1
     out.records += statements(source, ident, works, plain, title)
     for quote in orders:
@@ -189,10 +214,20 @@ def read_card(source: str, path: str, text: str) -> Intake:
         return next((low[n] for n in names if n in low), "")
 
     card_title = pick("标题", "title") or out.title
-    out.records.append(Card(
-        id=fingerprint("card", source, number, work), number=number, work=work, title=card_title, main_class=pick("主分类", "class", "main class"),
-        card_type=pick("类型", "type"), action=pick("建议动作", "action", "suggested action"), tldr=pick("tldr", "一句话"), fields=fields, source=source,
-    ))
+    out.records.append(
+        Card(
+            id=fingerprint("card", source, number, work),
+            number=number,
+            work=work,
+            title=card_title,
+            main_class=pick("主分类", "class", "main class"),
+            card_type=pick("类型", "type"),
+            action=pick("建议动作", "action", "suggested action"),
+            tldr=pick("tldr", "一句话"),
+            fields=fields,
+            source=source,
+        )
+    )
     if work and not any(isinstance(r, Work) and r.key == work for r in out.records):
         item = next((r.id for r in out.records if isinstance(r, Item)), "")
         out.records.append(Work(id=fingerprint("work", work, source, "card", card_title), key=work, title=card_title, source=source, item=item))
@@ -217,15 +252,28 @@ def read_queue(source: str, text: str) -> Intake:
     kind = "topic"
     for line in text.split("\n"):
         if re.match(r"^\s{0,3}#", line):
-            kind = "card" if re.search(r"卡|card", line, re.IGNORECASE) else "document" if re.search(r"文档|document|update", line, re.IGNORECASE) else "topic"
+            kind = (
+                "card"
+                if re.search(r"卡|card", line, re.IGNORECASE)
+                else "document"
+                if re.search(r"文档|document|update", line, re.IGNORECASE)
+                else "topic"
+            )
         m = re.match(r"^\s*(?:[-*+•]|\d{1,3}[.、)])\s+(\S.*)$", line)
         if m:
             age = _AGE.search(m[1])
             subject = re.split(r"\s*[—–:：（(,，]\s*|\s{2,}", m[1].strip("* "))[0]
-            out.records.append(Queued(
-                id=fingerprint("queued", source, line), source=source, queue_kind=kind, subject=subject,
-                age_days=int(age[1]) if age else None, flag="P0" if re.search(r"\bP0\b|高价值|high value", m[1]) else "", text=m[1],
-            ))
+            out.records.append(
+                Queued(
+                    id=fingerprint("queued", source, line),
+                    source=source,
+                    queue_kind=kind,
+                    subject=subject,
+                    age_days=int(age[1]) if age else None,
+                    flag="P0" if re.search(r"\bP0\b|高价值|high value", m[1]) else "",
+                    text=m[1],
+                )
+            )
     return out
 
 
@@ -238,24 +286,57 @@ def read_bibliography(source: str, text: str) -> Intake:
     for entry in library.entries:
         fields = {k.lower(): str(f.value).strip("{} ") for k, f in entry.fields_dict.items()}
         raw = entry.raw or ""
-        works = work_keys(" ".join([fields.get("eprint", ""), *(f"arXiv:{v}" for k, v in fields.items() if k == "eprint"), fields.get("doi", ""),
-                                    fields.get("url", ""), raw]))
+        works = work_keys(
+            " ".join(
+                [
+                    fields.get("eprint", ""),
+                    *(f"arXiv:{v}" for k, v in fields.items() if k == "eprint"),
+                    fields.get("doi", ""),
+                    fields.get("url", ""),
+                    raw,
+                ]
+            )
+        )
         title = re.sub(r"[{}]", "", fields.get("title", ""))
         works = works[:1] or ([title_work(title)] if title else [])
         line = (entry.start_line or 0) + 1
         ident = fingerprint("item", source, entry.key, line, raw)
-        out.records.append(Item(id=ident, source=source, address=entry.key, line=line, end_line=line + raw.count("\n"), title=title, text=raw,
-                                works=works, links=[u.value for u in find_links(raw)], instructions=find_orders(raw)))
+        out.records.append(
+            Item(
+                id=ident,
+                source=source,
+                address=entry.key,
+                line=line,
+                end_line=line + raw.count("\n"),
+                title=title,
+                text=raw,
+                works=works,
+                links=[u.value for u in find_links(raw)],
+                instructions=find_orders(raw),
+            )
+        )
         out.items += 1
         authors = [a.strip() for a in re.split(r"\s+and\s+", fields.get("author", "")) if a.strip()]
         for key in works:
             date = "-".join(p for p in (fields.get("year", ""), fields.get("month", "") if fields.get("month", "").isdigit() else "") if p)
             venue = fields.get("booktitle") or fields.get("journal") or ""
-            out.records.append(Work(id=fingerprint("work", key, source, ident, fields), key=key, title=title, authors=authors, venue=venue, date=date,
-                                    source=source, item=ident))
+            out.records.append(
+                Work(
+                    id=fingerprint("work", key, source, ident, fields),
+                    key=key,
+                    title=title,
+                    authors=authors,
+                    venue=venue,
+                    date=date,
+                    source=source,
+                    item=ident,
+                )
+            )
     for block in library.failed_blocks:
         out.flags.append(f"line {(block.start_line or 0) + 1}: not readable as BibTeX; kept as text")
-        _item(out, source, Chunk(f"block {(block.start_line or 0) + 1}", "", (block.start_line or 0) + 1, (block.start_line or 0) + 1, block.raw or ""))
+        _item(
+            out, source, Chunk(f"block {(block.start_line or 0) + 1}", "", (block.start_line or 0) + 1, (block.start_line or 0) + 1, block.raw or "")
+        )
     return out
 
 
@@ -265,10 +346,9 @@ def read_feed(source: str, data: bytes) -> Intake:
 
     feed = feedparser.parse(data, sanitize_html=True, resolve_relative_uris=False)
     out = Intake(title=str(feed.feed.get("title", "")))
-    if feed.bozo and not feed.entries:
+    if feed.bozo and not _covers(feed.entries, data):
         out.flags.append(f"not readable as a feed ({type(feed.bozo_exception).__name__}); kept as text")
-        text = data.decode("utf-8", "replace")
-        inner = read_note(source, text)
+        inner = read_note(source, data.decode("utf-8", "replace"))
         out.records, out.items = inner.records, inner.items
         return out
     for k, entry in enumerate(feed.entries, 1):
@@ -280,17 +360,45 @@ def read_feed(source: str, data: bytes) -> Intake:
         ident = fingerprint("item", source, k, text)
         orders = find_orders(text)
         links = [u.value for u in find_links(text)]
-        out.records.append(Item(id=ident, source=source, address=f"entry {k}", line=k, end_line=k, title=title, text=text, works=works,
-                                links=list(dict.fromkeys(links)), sections=[], instructions=orders))
+        out.records.append(
+            Item(
+                id=ident,
+                source=source,
+                address=f"entry {k}",
+                line=k,
+                end_line=k,
+                title=title,
+                text=text,
+                works=works,
+                links=list(dict.fromkeys(links)),
+                sections=[],
+                instructions=orders,
+            )
+        )
         out.items += 1
         authors = [a.get("name", "") for a in entry.get("authors", []) if a.get("name")]
         for key in works:
             plain = re.sub(r"\s*\(?arXiv:[\d.v]+\s*\[[^\]]*\].*$", "", title).strip()
-            out.records.append(Work(id=fingerprint("work", key, source, ident, plain, authors), key=key, title=plain, authors=authors,
-                                    date=str(entry.get("published", ""))[:10] if re.match(r"\d{4}-", str(entry.get("published", ""))) else "",
-                                    category=", ".join(t.get("term", "") for t in entry.get("tags", []) if t.get("term")), source=source, item=ident))
+            out.records.append(
+                Work(
+                    id=fingerprint("work", key, source, ident, plain, authors),
+                    key=key,
+                    title=plain,
+                    authors=authors,
+                    date=str(entry.get("published", ""))[:10] if re.match(r"\d{4}-", str(entry.get("published", ""))) else "",
+                    category=", ".join(t.get("term", "") for t in entry.get("tags", []) if t.get("term")),
+                    source=source,
+                    item=ident,
+                )
+            )
         out.records += [Flag(id=fingerprint("orders", ident, q), subject=ident, flag="instruction_like", text=q) for q in orders]
     return out
+
+
+def _covers(entries: list, data: bytes) -> bool:
+    """Whether the entries of a malformed feed still carry every identifier of its text."""
+    wanted = {i.key for i in find_ids(data.decode("utf-8", "replace"))}
+    return bool(entries) and wanted <= {i.key for e in entries for i in find_ids(" ".join(map(str, e.values())))}
 
 
 def read_document(source: str, path: str, text: str) -> Intake:
@@ -303,18 +411,25 @@ def read_document(source: str, path: str, text: str) -> Intake:
     bounds = [*heads, len(lines)]
     if heads and heads[0] > 0:
         bounds = [0, *bounds]
-    for a, b in zip(bounds, bounds[1:], strict=False):
+    for a, b in pairwise(bounds):
         part = "\n".join(lines[a:b])
         if not part.strip():
             continue
         heading = re.sub(r"^\s*#+\s*", "", lines[a]).strip()
         m = re.match(r"^§?\s*(\d+(?:\.(?:\(\d+\)|\d+))*)[.、\s]?", heading)
         number = m[1] if m else ""
-        out.records.append(Anchor(
-            id=fingerprint("anchor", source, number, heading, part), document=source, number=number, heading=heading,
-            sha256=hashlib.sha256(part.encode()).hexdigest(), line=first + a, works=[k for k in work_keys(part) if not k.startswith("url:")],
-            text=part[len(lines[a]) :].strip(),
-        ))
+        out.records.append(
+            Anchor(
+                id=fingerprint("anchor", source, number, heading, part),
+                document=source,
+                number=number,
+                heading=heading,
+                sha256=hashlib.sha256(part.encode()).hexdigest(),
+                line=first + a,
+                works=[k for k in work_keys(part) if not k.startswith("url:")],
+                text=part[len(lines[a]) :].strip(),
+            )
+        )
         out.items += 1
     return out
 

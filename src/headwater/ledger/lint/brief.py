@@ -63,7 +63,9 @@ class Item:
 
     @property
     def place(self) -> Place:
-        return Place(self.line, self.title.strip()[:120] or "")
+        """Where the item begins: its title, else its first piece."""
+        title = self.title.strip()[:120]
+        return Place(self.line, title) if title or not self.pieces else self.pieces[0].place(self.pieces[0].text[:120])
 
     def get(self, *keys: str) -> list[Piece]:
         """Pieces under one of these labels."""

@@ -22,6 +22,8 @@ def _read_in_full(clause: str) -> re.Match[str] | None:
     """A statement that the body was read, neither negated nor asked for."""
     for m in words.BODY_LEVEL.finditer(clause):
         near = clause[max(0, m.start() - 8) : m.start()]
+        if near[-1:] in {'"', "“", "「", "'", "‘"}:
+            continue                                           # words that are talked about, not used
         if not re.search(r"未|没|无|尚|待|需|应|建议|值得|若|如|not|n't|never|without|to be|should|needs?|if|before|until|unless|yet", near, re.IGNORECASE) and not _NOT_READ.search(m[0]):
             return m
     return None
@@ -32,8 +34,7 @@ def level_words(brief: Brief) -> Iterator[Finding]:
     """`read in full` about what the same sentence calls an abstract page, a card or a digest."""
     for line, text in brief.text_lines():
         for _, sentence in _whole_sentences(text):
-            flat = re.sub(r"正文核查|全文核查", lambda m: m[0], sentence)
-            m = _read_in_full(flat)
+            m = _read_in_full(sentence)
             if not m:
                 continue
             tail = sentence[m.end() : m.end() + 160]

@@ -54,7 +54,7 @@ def is_distinctive(word: str) -> bool:
     if word.casefold() in _COMMON:
         return False
     body = word.lstrip("@")
-    if _CATEGORY.fullmatch(body):
+    if _CATEGORY.fullmatch(body) or re.fullmatch(r"[A-Z]\d{1,2}", body):
         return False
     return bool(
         re.search(r"[a-z].*[A-Z]|[A-Z].*[A-Z].*[a-z]|[A-Z].*[a-z].*[A-Z]", body) or body.endswith(".cpp") or (re.search(r"\d", body) and re.search(r"[A-Za-z]{2}", body)) or re.fullmatch(r"[A-Z][A-Z0-9-]{2,}", body)

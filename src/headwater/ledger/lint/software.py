@@ -41,12 +41,12 @@ def _parts(version: str) -> tuple[int, ...]:
     return tuple(int(p) for p in re.findall(r"\d+", version)[:3])
 
 
-def _stated_date(text: str, end: int, year: int | None) -> str:
-    """A full date in the bracket right behind a version."""
+def _stated_date(text: str, end: int) -> str:
+    """A full date (with its year) in the bracket right behind a version."""
     bracket = re.match(r"\s*[（(](?P<in>[^）)]{3,40})[）)]", text[end:])
     if not bracket:
         return ""
-    return next((d.value for d in find_dates(bracket["in"], year) if re.fullmatch(r"20\d\d-\d\d-\d\d", d.value)), "")
+    return next((d.value for d in find_dates(bracket["in"]) if re.fullmatch(r"20\d\d-\d\d-\d\d", d.value)), "")
 
 
 def _release_wrong(fact: dict[str, Any], version: str, stated: str, today: date | None) -> str:
@@ -61,7 +61,7 @@ def _release_wrong(fact: dict[str, Any], version: str, stated: str, today: date 
     released = fact["releases"].get(version if version.count(".") == 2 else f"{version}.0")
     if released and stated and abs((date.fromisoformat(stated) - date.fromisoformat(released)).days) > 4:
         return f"{fact['name']} {version} came out on {released}, not {stated}"
-    if released and today and date.fromisoformat(released) > today:
+    if released and today and (date.fromisoformat(released) - today).days > 30:
         return f"{fact['name']} {version} came out on {released}, after the brief ({today})"
     if _parts(version) > _parts(latest) and today and today <= asof:
         return f"{fact['name']} {version} is newer than the latest release of that day ({latest})"
@@ -72,10 +72,9 @@ def _release_wrong(fact: dict[str, Any], version: str, stated: str, today: date 
 def release_lines(brief: Brief) -> Iterator[Finding]:
     """A version that belongs to no release line, or has another date."""
     found: dict[tuple[str, str], tuple[Place, str, dict[str, Any], list[Place]]] = {}
-    year = brief.date.year if brief.date else None
     for line, text in brief.text_lines():
         for fact, version, m in _versions(text):
-            stated = _stated_date(text, m.end(), year)
+            stated = _stated_date(text, m.end())
             key = (fact["name"], version)
             if key in found:
                 if found[key][0].line != line:

@@ -53,6 +53,8 @@ def _states_of_line(brief: Brief, line: int, text: str) -> Iterator[State]:
             for m in pattern.finditer(sentence):
                 if state == "anchored" and words.PENDING.search(sentence[max(0, m.start() - 8) : m.end() + 2]):
                     continue
+                if re.search(r"[\"“「‘]\s*(?:\w+\s)?$", sentence[: m.start()]):
+                    continue                                   # quoted: words about a state, not a statement of one
                 names = _named_before(sentence, m.start())
                 head = re.sub(r"[（(][^（）()]*[）)]", " ", sentence[: m.start()])
                 if not names and item and item.kind == "increment" and (not head.strip(" •*-—·") or _THIS_WORK.search(head) or "status" in _key_at(item, line)):

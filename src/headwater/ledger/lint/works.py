@@ -28,6 +28,21 @@ def _about(item: Item, fact: dict[str, Any], *keys: str) -> Iterator[Piece]:
             yield piece
 
 
+def _points_of(brief: Brief, item: Item, fact: dict[str, Any]) -> list[Piece]:
+    """Key points about one of an item's works: those under `points (name)`, else those that name it, else all of a single work."""
+    pieces = item.get("points", "")
+    if len(item.ids) == 1:
+        return pieces
+    headed: dict[int, str] = {}
+    who = ""
+    for line in range(item.line, item.end_line + 1):
+        m = re.search(r"(?:要点|关键数字|points|numbers)\s*[（(]\s*([^）)]+)[）)]", brief.lines[line - 1], re.IGNORECASE)
+        who = m[1] if m else who
+        headed[line] = who
+    under = [p for p in pieces if fact["name"].lower() in headed.get(p.line, "").lower()]
+    return under or [p for p in pieces if fact["name"].lower() in p.text.lower()]
+
+
 def _numbers(piece: Piece) -> list[str]:
     return [q.raw for q in find_quantities(piece.text) if q.unit in {"%", "×"}]
 
@@ -39,7 +54,7 @@ def averaging(brief: Brief) -> Iterator[Finding]:
         for fact in _known(item):
             if "averaging" not in fact or re.search(fact["averaging_words"], item.text, re.IGNORECASE):
                 continue
-            hit = next((p for p in _about(item, fact, "points", "") if len(_numbers(p)) > 0), None)
+            hit = next((p for p in _points_of(brief, item, fact) if _numbers(p)), None)
             if hit:
                 yield Finding(
                     29, hit.place(), f"{fact['name']}: the percentages are the {fact['averaging']}; {fact['alternative']} ({facts.cite(fact)})",
@@ -61,11 +76,11 @@ def measured_or_simulated(brief: Brief) -> Iterator[Finding]:
         for fact in _known(item):
             if "setting" not in fact or re.search(fact["setting_words"], item.text, re.IGNORECASE):
                 continue
-            pieces = [p for p in item.get("points", "") if _numbers(p)]
+            pieces = [p for p in _points_of(brief, item, fact) if _numbers(p)]
             if not pieces:
                 continue
             grade = next((p for p in _about(item, fact, "grade") if words.ON_REAL.search(_segment(p, fact, item))), None)
-            hit = grade or next((p for p in pieces if len(item.ids) == 1), None) or pieces[0]
+            hit = grade or pieces[0]
             yield Finding(29, hit.place(_segment(hit, fact, item) if grade else None), f"{fact['name']}: {fact['setting_note']} ({facts.cite(fact)})", f"numbers marked as {fact['setting']}", (), "facts")
 
 

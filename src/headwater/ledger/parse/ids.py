@@ -135,14 +135,16 @@ def _find_ids(text: str) -> tuple[IdMention, ...]:
     if not _DIGIT.search(flat) and "//" not in flat:
         return ()
     found: list[IdMention] = []
-    found += [_arxiv(m, (m.group("form") or "link").lower()) for m in _LINKED.finditer(flat)]
-    found += [_arxiv(m, "prefixed") for m in _PREFIXED.finditer(flat)]
+    low = flat.lower()
+    if "arxiv" in low or "huggingface.co" in low:
+        found += [_arxiv(m, (m.group("form") or "link").lower()) for m in _LINKED.finditer(flat)]
+        found += [_arxiv(m, "prefixed") for m in _PREFIXED.finditer(flat)]
     for m in _CARD.finditer(flat):
         number = f"{m['yymm']}.{m['seq']}"
         found.append(IdMention("arxiv", number, m.start(), m.end(), "card", int(m["v"]) if m["v"] else None, int(m["card"])))
     found += [IdMention("card", m["card"], m.start(), m.end(), "card", None, int(m["card"])) for m in _CARD_WORD.finditer(flat)]
     found += [_arxiv(m, "bare") for m in _BARE.finditer(flat)]
-    for m in _DOI.finditer(flat):
+    for m in _DOI.finditer(flat) if "10." in flat else ():
         value = m["doi"].rstrip(".,;:)]}'").lower()
         if not value.startswith("10.48550/arxiv."):
             found.append(IdMention("doi", value, m.start(), m.start("doi") + len(value), "doi"))
@@ -182,7 +184,7 @@ def repository_of(url: str) -> str | None:
 def find_links(text: str) -> list[Mention]:
     """http(s) links; a closing bracket or sentence mark that belongs to the prose is not part of the link."""
     out = []
-    for m in _URL.finditer(text):
+    for m in _URL.finditer(text) if "://" in text else ():
         url = m[0].rstrip(".,;:!?*_~")
         while url.endswith((")", "]", "}")) and url.count(url[-1]) > url.count({")": "(", "]": "[", "}": "{"}[url[-1]]):
             url = url[:-1].rstrip(".,;:!?*_~")

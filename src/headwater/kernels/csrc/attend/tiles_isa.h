@@ -17,7 +17,7 @@ constexpr int vectors_for(int) { return 4; }
 constexpr int kRegisterRows = 6;
 constexpr int vectors_for(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #else
-constexpr int kRegisterRows = 4;
+constexpr int kRegisterRows = 1;  // sixteen floats are no register: more would only be more code
 constexpr int vectors_for(int) { return 1; }
 #endif
 constexpr int kAhead = 4;                           // blocks between reading and prefetching
@@ -158,10 +158,10 @@ template <class Source>
 static __attribute__((noinline)) void score_rows(int rows, const float* q, int head_dim, const char* const* blocks, int n_blocks, float* scores) {
   switch (rows) {
     case 1: return score_rows_of<Source, 1>(q, head_dim, blocks, n_blocks, scores);
+#if !defined(HW_ISA_portable)
     case 2: return score_rows_of<Source, 2>(q, head_dim, blocks, n_blocks, scores);
     case 3: return score_rows_of<Source, 3>(q, head_dim, blocks, n_blocks, scores);
     case 4: return score_rows_of<Source, 4>(q, head_dim, blocks, n_blocks, scores);
-#if !defined(HW_ISA_portable)
     case 5: return score_rows_of<Source, 5>(q, head_dim, blocks, n_blocks, scores);
     case 6: return score_rows_of<Source, 6>(q, head_dim, blocks, n_blocks, scores);
 #endif
@@ -219,10 +219,10 @@ static __attribute__((noinline)) void value_rows(int rows, const float* weights,
                                                  int c1, float* acc, int padded) {
   switch (rows) {
     case 1: return value_rows_of<Source, 1>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
+#if !defined(HW_ISA_portable)
     case 2: return value_rows_of<Source, 2>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
     case 3: return value_rows_of<Source, 3>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
     case 4: return value_rows_of<Source, 4>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
-#if !defined(HW_ISA_portable)
     case 5: return value_rows_of<Source, 5>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
     case 6: return value_rows_of<Source, 6>(weights, blocks, stride, j0, j1, c0, c1, acc, padded);
 #endif

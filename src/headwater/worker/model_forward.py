@@ -1,0 +1,88 @@
+"""A loaded model with its memory: a recorded program replayed by the native executor, or by the numpy reference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.core.executor import Caps
+from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
+from headwater.kernels import attention, native, reference, signature
+from headwater.kernels.lower import NativeProgram
+from headwater.kernels.program import Program, Step
+from headwater.worker.kvpool import KVPool
+
+
+class ModelForward:
+    """program: what a family recorded. blocks per cache group and slots: as planned. context: most positions of a row; step_tokens: of a step.
+
+    identity: hash of model and weights; together with kernel signature and KV format it names what bits depend on. plain: replay with numpy.
+    """
+
+    def __init__(
+        self, program: Program, spec: KVSpec, blocks: tuple[int, ...], slots: int, *, context: int, identity: str, step_tokens: int,
+        plain: bool = False,
+    ) -> None:
+        if program.head is None:
+            raise ValueError("the model has no output matrix: it embeds and cannot generate")
+        self._head = program.head
+        self._plain = plain or not native.available()
+        self._program = reference.ReferenceProgram(program) if self._plain else NativeProgram(program)
+        self._pool = KVPool(spec, blocks, slots)
+        formats = "+".join(g.format for g in spec.groups)
+        kernels = "numpy" if self._plain else signature()
+        self.caps = Caps(spec, blocks, slots, context, self._head.weight.rows, f"{identity}/{kernels}/{formats}", step_tokens)
+
+    def hidden(self, step: Step) -> np.ndarray:
+        """-> float32[n_reads, dim]."""
+        return self._program.run(step, self._pool.kv, self._pool.state if self.caps.spec.states else None)
+
+    def logits(self, hidden: np.ndarray) -> np.ndarray:
+        """float32[n, dim] -> float32[n, vocabulary], raw."""
+        return reference.logits(hidden, self._head) if self._plain else native.logits(hidden, self._head)
+
+    def label_logits(self, hidden: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """float32[dim], int32[k] -> float32[k]; natively only these rows of the output matrix are computed."""
+        if self._plain:
+            return self.logits(hidden[None])[0, labels]
+        return native.logits(hidden[None], self._head, np.asarray(labels, np.int32))[0]
+
+    def copy_blocks(self, copies: np.ndarray) -> None:
+        """copies: int32[k, 3] of (group, from block, to block), in order."""
+        for g, cache in enumerate(self._pool.kv):
+            pairs = copies[copies[:, 0] == g, 1:]
+            if not len(pairs):
+                continue
+            if native.available():
+                attention.copy_blocks(cache, pairs, self.caps.spec.groups[g].head_dim)
+            else:
+                for source, target in pairs.tolist():
+                    cache.k[:, target], cache.v[:, target] = cache.k[:, source], cache.v[:, source]
+
+    def copy_states(self, copies: np.ndarray) -> None:
+        """copies: int32[k, 2] of (from slot, to slot); from -1 = zeros."""
+        for array in self._pool.state.arrays.values():
+            for source, target in copies.tolist():
+                array[:, target] = array[:, source] if source >= 0 else 0.0
+
+    def row_arrays(self, tokens: int) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """Per cache group the shapes of k and v for `tokens` positions, whole blocks."""
+        n = -(-tokens // BLOCK_TOKENS)
+        return [((a.shape[0], n, *a.shape[2:]), a.dtype) for cache in self._pool.kv for a in (cache.k, cache.v)]
+
+    def export_row(self, tables: list[np.ndarray], tokens: int) -> list[np.ndarray]:
+        """k and v of the row's blocks per cache group."""
+        n = -(-tokens // BLOCK_TOKENS)
+        return [a[:, table[:n]] for cache, table in zip(self._pool.kv, tables, strict=True) for a in (cache.k, cache.v)]
+
+    def import_row(self, tables: list[np.ndarray], start: int, stop: int, arrays: list[np.ndarray]) -> None:
+        """Whole blocks from the one of `start` on: they are the row's own, what lies before `start` in them is the same."""
+        blocks = slice(start // BLOCK_TOKENS, -(-stop // BLOCK_TOKENS))
+        for g, (cache, table) in enumerate(zip(self._pool.kv, tables, strict=True)):
+            cache.k[:, table[blocks]] = arrays[2 * g][:, blocks]
+            cache.v[:, table[blocks]] = arrays[2 * g + 1][:, blocks]
+
+    def close(self) -> None:
+        """Let go of cache and weights."""
+        self._pool.kv.clear()
+        self._pool.state.arrays.clear()
+        del self._program, self._head
