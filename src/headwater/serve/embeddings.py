@@ -37,8 +37,8 @@ class EmbeddingRequest(Wire):
         if isinstance(self.input, str):
             return [self.input]
         if self.input and isinstance(self.input[0], int):
-            return [self.input]  # type: ignore[list-item]
-        return list(self.input)
+            return [self.input]
+        return list(self.input)  # type: ignore[arg-type]
 
 
 @router.post("/v1/embeddings", response_model=None)
