@@ -222,3 +222,51 @@ def overhead(rows: str = typer.Option("1,8,32,64,128,256", "--rows", help="Row c
         typer.echo(f"{o.rows:>6}{o.plan_us:>10.0f}{o.apply_us:>10.0f}{o.total_us:>10.0f}{400 + 6 * o.rows:>18}")
     if json:
         report.save_json(json, [asdict(o) for o in found])
+
+
+@app.command("truth")
+def truth(
+    trace: Path = TRACE,
+    model: str = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder, hf:ORG/REPO or echo."),
+    limit: int = typer.Option(60, "--limit", min=10, help="Requests of the trace."),
+    start: float = typer.Option(0.0, "--start", min=0.0, help="Second of the trace to begin at."),
+    scale: float = typer.Option(8.0, "--scale", min=1.0, help="Divide all lengths by this."),
+    loads: str = typer.Option("0.3,0.6,0.9", "--loads", help="Shares of the measured capacity."),
+    replays: int = typer.Option(3, "--replays", min=1, help="Real replays per load (their spread is the machine's own)."),
+    threads: int = typer.Option(None, "--threads", min=1, help="Compute threads."),
+    out: Path = typer.Option(None, "--out", help="Save the fitted costs (for `sim run --cost`)."),
+    json: Path = JSON,
+) -> None:
+    """Replay a trace on the real engine and in virtual time; print TTFT and ITL of both, the error, and the machine's own spread."""
+    from headwater.core.errors import UserInputError
+    from headwater.engine.build import EngineSpec, load
+    from headwater.sim import report
+    from headwater.sim import truth as check
+
+    try:
+        shares = [float(x) for x in loads.split(",")]
+    except ValueError:
+        shares = []
+    if not shares or any(not 0 < x <= 2 for x in shares):
+        raise UserInputError(f"--loads {loads}: numbers above 0 and up to 2, separated by commas", field="loads")
+    spec = EngineSpec(model=model, threads=threads)
+    arrivals = _trace(trace).part(limit, start).scaled(scale, 1.0)
+    engine, _ = load(spec)
+    try:
+        longer = int((arrivals.prompt + arrivals.output > engine.scheduler.longest).sum())
+        if longer:
+            longest = engine.scheduler.longest
+            raise UserInputError(f"--scale {scale:g}: {longer} requests are longer than the {longest} tokens that {model} holds", "scale")
+        update, close = _progress("replay")
+        try:
+            found, lines = check.compare(engine, arrivals, shares, replays, spec.sched, spec.evict,
+                                         progress=lambda _, done, total: update(done, total))
+        finally:
+            close()
+    finally:
+        engine.close()
+    typer.echo(check.text(found, lines))
+    if out:
+        found.save(out)
+    if json:
+        report.save_json(json, [x.json() for x in lines])

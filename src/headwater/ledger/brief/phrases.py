@@ -122,7 +122,7 @@ _P: dict[str, tuple[str, str]] = {
         "多数增量的主张已读到全文，可作对照引用；数字仍需与设置一并引用。",
         "most claims rest on full text; numbers still have to be cited with their setting.",
     ),
-    "claim_mark": ("{origin}，{level}", "{origin}; {level}"),
+    "claim_mark": ("{origin}；证据级别 {level}", "{origin}; evidence level {level}"),
     "independent": ("独立来源 {n} 个（同源复述不计）", "{n} independent origin(s) (retellings not counted)"),
     "advice": ("建议", "advice"),
     "merged": ("一条增量并入 {n} 个来源", "one increment merges {n} sources"),

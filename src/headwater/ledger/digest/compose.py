@@ -13,6 +13,7 @@ from headwater.ledger.digest.gaps import critic_verdict, missing_evidence, state
 from headwater.ledger.digest.typing import sentences
 from headwater.ledger.evidence import level_of
 from headwater.ledger.parse.ids import find_links
+from headwater.ledger.parse.quantity import find_quantities
 from headwater.ledger.records import (
     Adjacent,
     Batch,
@@ -122,7 +123,7 @@ def _links(items: list[Item]) -> list[str]:
 
 def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: dict[str, Source]) -> list[Quote]:
     told = {c.statement for c in claims}
-    raws = {c.amount.raw for c in claims if c.amount}
+    known = {(c.amount.low, c.amount.unit) for c in claims if c.amount}
     out = []
     for name in ("venue", "authors", "affiliation", "date"):
         for c in cases:
@@ -135,7 +136,7 @@ def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: di
                     value = f"{value} [{basis}]"
                 out.append(Quote(key="dates" if name == "date" else name, text=value))
     points = [s for i in items for s in sentences(_unlabelled(i.text)) if s not in told and len(s) > 8]
-    points = [p for p in dict.fromkeys(points) if not any(r in p for r in raws) and not any(p.rstrip(". ") == c.view.title for c in cases)]
+    points = [p for p in dict.fromkeys(points) if not any((q.low, q.unit) in known for q in find_quantities(p, plain=False)) and not any(p.rstrip(". ") == c.view.title for c in cases)]
     if points:
         out.append(Quote(key="points", text=""))
         out += [Quote(key="points", text=p) for p in points[:_POINTS]]
@@ -155,14 +156,14 @@ def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: di
 
 
 def _unlabelled(text: str) -> str:
-    """An item's prose without heading, label lines, links and its own boundary."""
+    """An item's prose without heading, label lines and its own boundary."""
     drop = re.compile(
         r"^\s*(?:#|>|(?:[-*•]\s*)?(?:\*\*)?(?:来源|链接|作者|机构|会议|日期|标题|编号|主分类|类型|建议动作|被引|arXiv|证据边界|边界|核心缺陷|缺陷|source|links?|authors?|affiliations?|venue|date|title|"
         r"evidence boundary|boundary|limits?|defects?|weakness(?:es)?)[^:：\n]{0,12}[:：])",
         re.IGNORECASE,
     )
     kept = [line for line in text.split("\n")[0:] if not drop.match(line)]
-    return re.sub(r"\s*[(（]?https?://[^\s)）]+[)）]?", "", "\n".join(kept))
+    return "\n".join(kept)
 
 
 def _grades(case: Case, level: int, missing: list[str], claims: list[Claim]) -> list[Grade]:

@@ -120,7 +120,7 @@ HW_INLINE float soften(float* scores, int lo, int hi, float top) {
 // Scores of rows [r0, r1) against blocks [b0, b1) of the chunk.
 template <class Source>
 void score_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* blocks, int b0, int b1) {
-  const int step = vectors_for(kRegisterRows);
+  const int step = vectors_for(r1 - r0 < kRegisterRows ? r1 - r0 : kRegisterRows);
   for (int b = b0; b < b1; b += step) {  // these blocks stay near while all rows pass over them
     const int nb = b + step < b1 ? step : b1 - b;
     for (int r = r0; r < r1; r += kRegisterRows) {
