@@ -11,7 +11,7 @@ import numpy as np
 
 from headwater.core.cost import features
 from headwater.core.errors import HeadwaterError
-from headwater.core.events import Event
+from headwater.core.events import Arrive, Event, MaskReady
 from headwater.core.executor import CostModel, Executor
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import Output
@@ -55,6 +55,7 @@ class Engine:
         self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
+        self._masked: set[str] = set()                              # requests with a grammar that have not ended
 
     @property
     def inbox(self) -> int:
@@ -68,7 +69,12 @@ class Engine:
         """Take the posted events, run one step if there is one. None when there is nothing to do until an event or `wake_at`."""
         now = self.clock.now()
         while self._inbox:
-            self.scheduler.on(self._inbox.popleft(), now)
+            event = self._inbox.popleft()
+            if isinstance(event, Arrive) and event.request.mask is not None:
+                self._masked.add(event.request.request_id)
+            self.scheduler.on(event, now)
+            if isinstance(event, MaskReady) and event.request_id not in self._masked:
+                self.executor.forget(event.request_id)              # it ended while its grammar was compiled
         plan = self.scheduler.plan(now)
         outputs = self.scheduler.drain()
         if plan is None:
@@ -119,6 +125,7 @@ class Engine:
     def _forget(self, outputs: list[Output]) -> None:
         for out in outputs:
             if out.finish is not None:
+                self._masked.discard(out.request_id)
                 self.executor.forget(out.request_id)
 
     def add_grammar(self, mask: str, grammar: Grammar) -> str | None:
