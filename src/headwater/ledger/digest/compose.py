@@ -136,7 +136,9 @@ def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: di
                     value = f"{value} [{basis}]"
                 out.append(Quote(key="dates" if name == "date" else name, text=value))
     points = [s for i in items for s in sentences(_unlabelled(i.text)) if s not in told and len(s) > 8]
-    points = [p for p in dict.fromkeys(points) if not any((q.low, q.unit) in known for q in find_quantities(p, plain=False)) and not any(p.rstrip(". ") == c.view.title for c in cases)]
+    titles = {c.view.title for c in cases}
+    points = [p for p in dict.fromkeys(points) if p.rstrip(". ") not in titles]
+    points = [p for p in points if not any((q.low, q.unit) in known for q in find_quantities(p, plain=False))]
     if points:
         out.append(Quote(key="points", text=""))
         out += [Quote(key="points", text=p) for p in points[:_POINTS]]

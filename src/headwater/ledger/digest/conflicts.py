@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from headwater.ledger.digest.decide import Case, Pick
 from headwater.ledger.digest.document import Document
+from headwater.ledger.extra import need
 from headwater.ledger.parse.ids import find_versions, title_key
 from headwater.ledger.records import Card, Claim, Item
 from headwater.ledger.store import Ledger
@@ -70,8 +71,7 @@ class Watch:
             self.names[m[1].casefold()][case.key] = case.view.title
 
     def _titles(self, case: Case) -> None:
-        from rapidfuzz import fuzz
-
+        fuzz = need("rapidfuzz.fuzz", "comparing titles")
         titles = case.view.titles
         if len(titles) < 2:
             return

@@ -86,7 +86,15 @@ class Digest:
         return found if isinstance(found, Source) else None
 
     def run(self) -> Outcome:
-        """Digest what is new; without anything new, nothing is written."""
+        """Digest what is new; without anything new, nothing is written.
+
+        Raises:
+            UserInputError: another digest is running, or the ledger has a batch of this name already.
+        """
+        with self.ledger.alone():
+            return self._run()
+
+    def _run(self) -> Outcome:
         self.ledger.catch_up()
         batch = self._open_batch()
         if batch is None:
