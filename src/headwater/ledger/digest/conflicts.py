@@ -156,11 +156,15 @@ class Watch:
                 Found("card_conflict", case.view.title or case.key, [f"{s} {n}" for s, n in sorted(counts)], [case.key], detail="citations")
             )
 
+    def mixed(self) -> frozenset[str]:
+        """Software of which two major lines are in use, in lower case."""
+        return frozenset(n for n, lines in self.versions.items() if len({k.split(".")[0] for k in lines}) > 1)
+
     def close(self, increments: list[Pick], missing: dict[str, list[str]]) -> list[Found]:
         """All conflicts, repairs first, in a fixed order. missing: gaps by work of the increments."""
+        mixed = self.mixed()
         for name, lines in sorted(self.versions.items()):
-            majors = {k.split(".")[0] if not k.startswith("0.") else "0" for k in lines}
-            if len(majors) > 1:
+            if name in mixed:
                 sides = [text for text, _ in lines.values()]
                 sections = list(dict.fromkeys(s for _, s in lines.values() if s))
                 subject = sides[0].rsplit(" v", 1)[0] if " v" in sides[0] else name

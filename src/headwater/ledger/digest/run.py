@@ -370,12 +370,13 @@ class Digest:
 
     def _compose(self, watch: Watch, picked: dict[str, list[Pick]], found: dict[str, Counter[str]]) -> None:
         batch, ledger, doc = self.batch, self.ledger, self.doc
+        mixed = watch.mixed()
         groups = _group([*picked.get("net_new", []), *picked.get("update", [])])
         missing: dict[str, list[str]] = {}
         best: list[Increment] = []
         titles: list[str] = []
         for n, group in enumerate(groups, 1):
-            increment = compose.make_increment(ledger, batch, doc, [(self._case(p.key), p.decision) for p in group], n)
+            increment = compose.make_increment(ledger, batch, doc, [(self._case(p.key), p.decision) for p in group], n, mixed)
             missing.update((p.key, increment.missing) for p in group)
             best = sorted([*best, increment], key=lambda i: (-(i.stars or 0), i.rank))[:2]
             titles += [increment.title] * (n <= 6)
