@@ -60,6 +60,22 @@ def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rou
     _run("decisions", DECISIONS, model, peer, json, rounds)
 
 
+@app.command("kernels")
+def kernels(json: Path = JSON, seconds: float = typer.Option(0.5, min=0.01, help="How long each figure is measured per round."),
+            rounds: int = typer.Option(3, min=1, help="Rounds; kernel and ceiling take turns.")) -> None:
+    """Products against the read bandwidth and the integer ceiling of this machine."""
+    from headwater.bench.kernels import bench
+    from headwater.core.errors import UserInputError
+    from headwater.kernels import native
+
+    if not native.available():
+        raise UserInputError("bench kernels: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
+    report = bench(seconds, rounds)
+    report.print()
+    if json:
+        report.save(json)
+
+
 @app.command("serve")
 def serve(
     url: str = typer.Argument("http://127.0.0.1:8000", help="A running server on this machine."),
