@@ -201,6 +201,37 @@ def storm(
         report.save_json(json, [asdict(r) for r in done])
 
 
+@app.command("agents")
+def agents(
+    sessions: int = typer.Option(4, "--sessions", min=1, max=1000, help="Agents that run side by side."),
+    turns: int = typer.Option(40, "--turns", min=1, help="Turns of each."),
+    system: int = typer.Option(600, "--system", min=1, help="Tokens of the system prompt."),
+    message: int = typer.Option(120, "--message", min=1, help="New tokens per turn."),
+    reasoning: int = typer.Option(200, "--reasoning", min=0, help="Reasoning tokens of an answer."),
+    answer: int = typer.Option(150, "--answer", min=1, help="Answer tokens."),
+    keep: bool = typer.Option(False, "--keep-reasoning", help="The template keeps earlier reasoning."),
+    retokenised: float = typer.Option(0.1, "--retokenised", min=0.0, max=1.0, help="Chance that an answer, rendered again, tokenises differently."),
+    memory: int = typer.Option(200_000, "--memory", min=1000, help="Tokens of KV memory."),
+    shape: str = typer.Option("full", "--shape", help="Cache shape: full, two-full, window, window-only, hybrid, recurrent, all-kinds."),
+    evict: str = typer.Option("lru", "--evict", help="Which cached block leaves."),
+    seed: int = typer.Option(0, "--seed", help="For the sessions."),
+) -> None:
+    """Agent sessions over the toy memory: what each turn had to compute again, and why, beside what was computed."""
+    from headwater.core.errors import UserInputError
+    from headwater.sim.agents import Habits, play, total
+    from headwater.sim.storm import SPECS
+
+    if shape not in SPECS:
+        raise UserInputError(f"--shape {shape}: one of {', '.join(SPECS)}", field="shape")
+    habits = Habits(turns, system, message, reasoning, answer, retokenised, not keep)
+    played = play(habits, sessions, memory, SPECS[shape], evict, seed)
+    due, cached, computed = total(played)
+    typer.echo(f"{sessions} sessions of {turns} turns, {due.kept + due.recomputed} prompt tokens; {due.recomputed} of them had to be computed:")
+    typer.echo(f"  new {due.new}, behind dropped reasoning {due.stripped}, behind a re-tokenised answer {due.retokenised}; {due.kept} were known")
+    typer.echo(f"computed {computed}, found {cached}: {computed - due.recomputed} more than had to be "
+               f"({100 * (computed - due.recomputed) / max(due.recomputed, 1):.2f} %)")
+
+
 @app.command("overhead")
 def overhead(rows: str = typer.Option("1,8,32,64,128,256", "--rows", help="Row counts, separated by commas."), json: Path = JSON) -> None:
     """The scheduler's own share of a decode step (plan + apply), measured with an executor that computes nothing."""
