@@ -20,6 +20,7 @@ from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
+from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class EngineSpec:
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
     weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
-    chat_template: a file that replaces the model's own. sched, evict: residents. step_tokens: most tokens in one step.
+    chat_template: a file that replaces the model's own. sched, evict, draft: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
 
@@ -56,6 +57,7 @@ class EngineSpec:
     chat_template: str | None = None
     sched: str = "fcfs"
     evict: str = "slru"
+    draft: str = "none"
     step_tokens: int = 2048
     backend: str = "auto"
     accept_licence: bool = False
@@ -246,7 +248,8 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
 
     executor = InlineExecutor(Runner(forward))
     cost = LearnedCost()
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
+    guess = None if spec.draft == "none" else Guesser(registry.build("draft", spec.draft), cost)
+    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost, guess=guess)
     return Engine(scheduler, executor, cost, compile_grammar=lambda grammar: text.compile_grammar(grammar, forward.caps.vocabulary))
 
 
