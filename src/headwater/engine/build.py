@@ -126,9 +126,16 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
 
-    text = load_text(spec)
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load_engine(spec, progress, text))
-    return Front(client, text)
+    if not process:
+        text = load_text(spec)
+        return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
+    client = ProcessClient(spec, progress=progress)
+    client.prepare()
+    try:
+        return Front(client, load_text(spec))
+    except BaseException:
+        client.close()
+        raise
 
 
 def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
