@@ -98,14 +98,14 @@ def test_a_stopped_child_is_found_killed_and_replaced() -> None:
         from headwater.engine.front import Front
         from headwater.engine.process import ProcessClient
 
-        client = ProcessClient(EngineSpec("echo"), Deadlines(beat=1.0))
+        client = ProcessClient(EngineSpec("echo"), Deadlines(beat=2.0))
         front = Front(client, LLM("echo")._text)
         await front.start()
         try:
             first = client.pid
             assert first is not None
             os.kill(first, signal.SIGSTOP)
-            with pytest.raises(EngineLostError, match="no sign of life|new one"):
+            with pytest.raises(EngineLostError, match=r"no sign of life|new one"):
                 while True:
                     front.check_health()
                     await asyncio.sleep(0.05)
