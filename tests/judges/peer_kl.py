@@ -11,8 +11,21 @@ import json
 import sys
 from pathlib import Path
 
+import llama_cpp.llama_cpp as library
 import numpy as np
 from llama_cpp import Llama
+
+_defaults = library.llama_model_default_params
+
+
+def without_repacking() -> library.llama_model_params:
+    """Repacked weights may use AMX, which some virtual machines announce and then trap."""
+    params = _defaults()
+    params.use_extra_bufts = False
+    return params
+
+
+library.llama_model_default_params = without_repacking
 
 
 def log_softmax(x: np.ndarray) -> np.ndarray:

@@ -11,13 +11,8 @@ from typer.testing import CliRunner
 
 from headwater.cli.main import app
 from headwater.core.cost import LinearCost
-from headwater.core.executor import Caps
-from headwater.core.registry import build
-from headwater.sched.scheduler import Scheduler
-from headwater.sim.agents import Habits, Session, total
+from headwater.sim.agents import Habits, Session, play, total
 from headwater.sim.fit import Fit, fit, read_log
-from headwater.sim.loop import Loop
-from headwater.sim.memory import MemoryExecutor
 from headwater.sim.record import Objective, Record
 from headwater.sim.run import Machine, Run
 from headwater.sim.storm import SPECS
@@ -25,16 +20,7 @@ from headwater.sim.traces import poisson
 
 
 def sessions(spec: str, habits: Habits, count: int = 1, memory: int = 200_000) -> list[Session]:
-    kv = SPECS[spec]
-    caps = Caps(kv, (memory // 16,) * len(kv.groups), 400 if kv.states else 0, 40_000, 1000, "toy")
-    scheduler = Scheduler(caps, build("sched", "fcfs"), build("evict", "lru"))
-    made: dict[str, Session] = {}
-    loop = Loop(scheduler, MemoryExecutor(caps), LinearCost(), lambda o, t: made[o.request_id.split(".")[0]].observe(o, t), check="cheap")
-    for i in range(count):
-        made[f"a{i}"] = Session(f"a{i}", habits, loop, np.random.default_rng(i), 1000)
-        made[f"a{i}"].begin(i * 0.3)
-    loop.run()
-    return list(made.values())
+    return play(habits, count, memory, SPECS[spec])
 
 
 SMALL = Habits(turns=40, system=100, message=25, reasoning=20, answer=16, retokenised=0.2)
@@ -113,8 +99,8 @@ def log_lines(n: int = 300) -> list[str]:
         tokens = rows + int(rng.choice([0, 0, 100, 400]))
         kv = tokens * int(rng.integers(10, 900))
         seconds = 2e-3 + 5e-4 * tokens + 1e-5 * rows + 2e-8 * kv
-        out.append(json.dumps({"step": i, "tokens": tokens, "rows": rows, "reads": rows, "kv_positions": kv, "guesses": 0, "plan_seconds": 1e-4 + 2e-6 * rows,
-                               "step_seconds": seconds, "apply_seconds": 5e-5}))
+        out.append(json.dumps({"step": i, "tokens": tokens, "rows": rows, "reads": rows, "kv_positions": kv, "guesses": 0,
+                               "plan_seconds": 1e-4 + 2e-6 * rows, "step_seconds": seconds, "apply_seconds": 5e-5}))
     return out
 
 
@@ -140,7 +126,8 @@ def run(*args: str):
 
 def test_the_command_line_runs_compares_and_saves(tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    result = run("sim", "run", "--generate", "--limit", "15", "--sched", "fcfs", "--sched", "fair", "--evict", "slru:protected=0.5", "--json", str(out))
+    rooms = ["--sched", "fcfs", "--sched", "fair", "--evict", "slru:protected=0.5"]
+    result = run("sim", "run", "--generate", "--limit", "15", *rooms, "--json", str(out))
     assert result.exit_code == 0, result.output
     assert "goodput" in result.output and "preempted" in result.output
     assert [r["setting"]["sched"] for r in json.loads(out.read_text())] == ["fcfs", "fair"]
@@ -155,8 +142,9 @@ def test_the_command_line_draws_a_picture(tmp_path: Path, shared: Path) -> None:
 
 
 @pytest.mark.parametrize(("args", "word"), [
-    (["sim", "run"], "--trace"), (["sim", "run", "--trace", "nowhere.csv"], "nowhere.csv"), (["sim", "run", "--generate", "--sched", "nobody"], "nobody"),
-    (["sim", "cache", "--trace", "x.jsonl", "--shares", "2"], "shares"), (["sim", "storm", "--shape", "round"], "round"), (["policies", "attic"], "attic"),
+    (["sim", "run"], "--trace"), (["sim", "run", "--trace", "nowhere.csv"], "nowhere.csv"),
+    (["sim", "run", "--generate", "--sched", "nobody"], "nobody"), (["sim", "cache", "--trace", "x.jsonl", "--shares", "2"], "shares"),
+    (["sim", "storm", "--shape", "round"], "round"), (["policies", "attic"], "attic"),
     (["sim", "run", "--generate", "--memory", "16", "--context", "16"], "--memory"),
 ])
 def test_wrong_arguments_are_one_line_that_names_them(args: list[str], word: str) -> None:
@@ -170,6 +158,18 @@ def test_policies_lists_every_resident() -> None:
 
 
 def test_the_simulator_needs_no_native_module_no_model_and_no_server() -> None:
-    code = "import sys, headwater.sim.run, headwater.sim.storm, headwater.sim.cache; " \
-           "print([m for m in sys.modules if m.startswith(('headwater._native', 'headwater.kernels', 'headwater.worker', 'headwater.serve', 'torch'))])"
+    heavy = ("headwater._native", "headwater.kernels", "headwater.worker", "headwater.serve", "torch")
+    code = f"import sys, headwater.sim.run, headwater.sim.storm, headwater.sim.cache; print([m for m in sys.modules if m.startswith({heavy})])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_a_real_engine_and_its_simulation_are_compared_figure_by_figure() -> None:
+    from headwater.engine.build import EngineSpec, load
+    from headwater.sim.truth import compare, text
+
+    engine, _ = load(EngineSpec(model="echo"))
+    trace = poisson(12, 5.0, 40, 10, 0)
+    found, lines = compare(engine, trace, [0.5], 2)
+    assert [x.figure for x in lines] == ["ttft p50", "ttft p95", "itl p50", "itl p95"]
+    assert all(len(x.real) == 2 and min(x.real) > 0 and x.simulated > 0 for x in lines)
+    assert "simulated" in text(found, lines)

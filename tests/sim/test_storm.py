@@ -6,7 +6,7 @@ import pytest
 
 from headwater.sim.storm import SPECS, Storm
 
-PAST = [3, 21, 22, 1010]                                              # seeds that once found something
+PAST = [(21, 150), (22, 150), (5019, 500)]                            # storms that once found something
 
 
 @pytest.mark.parametrize("spec", sorted(SPECS))
@@ -16,9 +16,9 @@ def test_every_request_of_a_storm_ends_right_or_with_a_reason(spec: str) -> None
     assert report.finished + report.aborted + report.failed == 150, f"seed {seed}"
 
 
-@pytest.mark.parametrize("seed", PAST)
-def test_storms_that_once_broke_stay_whole(seed: int) -> None:
-    Storm(seed, 150).run()
+@pytest.mark.parametrize(("seed", "requests"), PAST)
+def test_storms_that_once_broke_stay_whole(seed: int, requests: int) -> None:
+    Storm(seed, requests).run()
 
 
 def test_a_seed_replays_exactly() -> None:

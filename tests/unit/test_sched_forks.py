@@ -194,3 +194,17 @@ def test_a_partly_filled_block_is_not_kept_twice() -> None:
     for i in range(5):
         toy.run(request(f"r{i}", ids, 1))
     assert toy.scheduler.kv.nodes.n_cached == 2
+
+
+@pytest.mark.parametrize("spec", [WINDOW, HYBRID])
+def test_a_checkpoint_of_a_parent_that_went_elsewhere_is_not_taken(spec) -> None:
+    # the index knows the child's 24 tokens from another request; the running parent has a checkpoint at 24, but after other tokens
+    toy = Toy(spec)
+    child = np.concatenate([prompt(20), prompt(4, 1), prompt(3, 2)])
+    toy.run(request("other", child[:24], 0))
+    toy.arrive(request("parent", np.concatenate([prompt(20), prompt(4, 3)]), 5, borders=(20,)))
+    toy.step()
+    toy.step()
+    fork = request("fork", child, 3, parent="parent", parent_pos=20)
+    toy.run(fork)
+    assert toy.ids("fork") == right(fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,9 @@ import numpy as np
 from headwater.core.plan import StepFeatures, StepPlan, Want
 
 KNEE = 16                         # tokens up to which a step is bound by reading the weights, not by arithmetic
+_ODD_STEPS = 8                    # so many far too slow steps in a row are an accident
 _SAMPLE, _READ = int(Want.SAMPLE), int(Want.READ)                  # plain ints: numpy is slow with enum members
+SPEED_STEPS = 32                  # first steps that tell how fast the machine is against the prior
 NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
 
 
@@ -66,7 +69,8 @@ class LinearCost:
 class LearnedCost:
     """Piecewise linear costs learned online: least squares over terms weighted by 1 / seconds (relative errors), old steps fade.
 
-    prior: coefficients believed before any step, weighted like `prior_steps` typical steps. memory: steps after which a step counts 1/e.
+    prior: coefficients believed before any step, weighted like `prior_steps` typical steps; as the first steps come, its speed (not its shape)
+    follows theirs, or on a machine ten times slower its relative weight would be a hundredfold. memory: steps after which a step counts 1/e.
     """
 
     prior: LinearCost = field(default_factory=LinearCost)
@@ -76,13 +80,19 @@ class LearnedCost:
     _gram: np.ndarray = field(init=False, repr=False)
     _moment: np.ndarray = field(init=False, repr=False)
     _fit: LinearCost = field(init=False, repr=False)
+    _prior_gram: np.ndarray = field(init=False, repr=False)
+    _prior_moment: np.ndarray = field(init=False, repr=False)
+    _log_speed: float = field(default=0.0, init=False, repr=False)   # mean of log(seconds / prior) over the first steps
     _refit_at: int = field(default=4, init=False, repr=False)
+    _odd: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._gram = np.zeros((len(NAMES), len(NAMES)))
         self._moment = np.zeros(len(NAMES))
         for f in (StepFeatures(1, 1, 1, 100), StepFeatures(8, 8, 8, 4000), StepFeatures(64, 1, 1, 4000), StepFeatures(512, 4, 2, 200_000)):
             self._add(f, self.prior.step_seconds(f), self.prior_steps / 4)
+        self._prior_gram, self._prior_moment = self._gram, self._moment
+        self._gram, self._moment = np.zeros_like(self._gram), np.zeros_like(self._moment)
         self._fit = self.prior
 
     def _add(self, f: StepFeatures, seconds: float, weight: float) -> None:
@@ -95,17 +105,24 @@ class LearnedCost:
         return self._fit.step_seconds(f)
 
     def learn(self, f: StepFeatures, seconds: float) -> None:
-        """A step with these features took `seconds`. Steps that took ten times the prediction (a paused machine) are left out once warm."""
-        if seconds <= 0 or (self.steps > 100 and seconds > 10 * self.step_seconds(f)):
+        """A step with these features took `seconds`. Single steps of ten times the prediction (a paused machine) are left out once warm; a run of
+        them is a slower machine and counts."""
+        odd = self.steps > 100 and seconds > 10 * self.step_seconds(f)
+        self._odd = self._odd + 1 if odd else 0
+        if seconds <= 0 or 0 < self._odd <= _ODD_STEPS:
             return
         fade = 1.0 - 1.0 / self.memory
-        self._gram *= fade
-        self._moment *= fade
+        for a in (self._gram, self._moment, self._prior_gram, self._prior_moment):
+            a *= fade
         self._add(f, seconds, 1.0)
         self.steps += 1
+        if self.steps <= SPEED_STEPS:
+            self._log_speed += (math.log(seconds / self.prior.step_seconds(f)) - self._log_speed) / self.steps
         if self.steps >= self._refit_at:
             self._refit_at = self.steps + min(max(self.steps // 4, 4), 64)
-            self._fit = LinearCost(settle(non_negative(self._gram, self._moment)))
+            slower = math.exp(self._log_speed)
+            gram, moment = self._gram + self._prior_gram / slower**2, self._moment + self._prior_moment / slower
+            self._fit = LinearCost(settle(non_negative(gram, moment)))
 
 
 def settle(x: np.ndarray) -> tuple[float, ...]:

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from headwater.core import registry
 from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
+from headwater.core.events import Arrive
 from headwater.core.kvspec import KVSpec
+from headwater.core.params import SamplingParams
+from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
+from headwater.policies.draft.api import Drafter
+from headwater.policies.draft.best import BestDraft
+from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+CALIBRATION_TOKENS = (16, 8, 48, 192)
 TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
 
@@ -36,7 +45,7 @@ class EngineSpec:
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
     weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
-    chat_template: a file that replaces the model's own. sched, evict: residents. step_tokens: most tokens in one step.
+    chat_template: a file that replaces the model's own. sched, evict, draft: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
 
@@ -50,6 +59,7 @@ class EngineSpec:
     chat_template: str | None = None
     sched: str = "fcfs"
     evict: str = "slru"
+    draft: str = "none"
     step_tokens: int = 2048
     backend: str = "auto"
     accept_licence: bool = False
@@ -76,9 +86,28 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     return _model_engine(spec, model, text), text
 
 
-def load_engine(spec: EngineSpec, progress: Progress | None = None) -> Engine:
-    """For engine processes."""
-    return load(spec, progress)[0]
+def load_engine(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> Engine:
+    """For servers: loaded, and its cost model fed with a few real steps, so that the first long prompt is cut into chunks that fit the budget."""
+    engine = load(spec, progress, text)[0]
+    calibrate(engine)
+    return engine
+
+
+def calibrate(engine: Engine) -> None:
+    """Run a few steps of made-up tokens under a salt that nobody shares: chunks of three sizes, then single tokens.
+
+    The first request touches memory for the first time and is not learned from.
+    """
+    caps = engine.executor.caps()
+    rng = np.random.default_rng(0)
+    cost, engine.cost = engine.cost, None
+    for i, n in enumerate(CALIBRATION_TOKENS):
+        prompt = rng.integers(0, caps.vocabulary, min(n, caps.context - 4)).astype(np.int32)
+        params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+        engine.post(Arrive(Request(f"calibration-{i}", prompt, params, 3, cache_salt="calibration")))
+        while engine.run_once() is not None:
+            pass
+        engine.cost = cost
 
 
 def load_text(spec: EngineSpec) -> TextModel:
@@ -97,9 +126,16 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
 
-    text = load_text(spec)
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load(spec, progress, text)[0])
-    return Front(client, text)
+    if not process:
+        text = load_text(spec)
+        return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
+    client = ProcessClient(spec, progress=progress)
+    client.prepare()
+    try:
+        return Front(client, load_text(spec))
+    except BaseException:
+        client.close()
+        raise
 
 
 def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
@@ -208,14 +244,26 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     return _engine(spec, forward, text)
 
 
+def build_drafter(spec: str) -> Drafter | None:
+    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
+    if spec == "none":
+        return None
+    drafters = [registry.build("draft", part) for part in spec.split("+")]
+    return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
+
+
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
     cost = LearnedCost()
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
-    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
+    drafter = build_drafter(spec.draft)
+    scheduler = Scheduler(
+        executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost,
+        guess=None if drafter is None else Guesser(drafter, cost),
+    )
+    return Engine(scheduler, executor, cost, compile_grammar=lambda grammar: text.compile_grammar(grammar, forward.caps.vocabulary))
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------

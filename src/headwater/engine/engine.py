@@ -11,7 +11,7 @@ import numpy as np
 
 from headwater.core.cost import features
 from headwater.core.errors import HeadwaterError
-from headwater.core.events import Event
+from headwater.core.events import Arrive, Event, MaskReady
 from headwater.core.executor import CostModel, Executor
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import Output
@@ -52,9 +52,10 @@ class Engine:
         self.log = log or StepLog()
         self.steps = 0
         self.last_step = 0.0
-        self._cost = cost
+        self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
+        self._masked: set[str] = set()                              # requests with a grammar that have not ended
 
     @property
     def inbox(self) -> int:
@@ -68,7 +69,12 @@ class Engine:
         """Take the posted events, run one step if there is one. None when there is nothing to do until an event or `wake_at`."""
         now = self.clock.now()
         while self._inbox:
-            self.scheduler.on(self._inbox.popleft(), now)
+            event = self._inbox.popleft()
+            if isinstance(event, Arrive) and event.request.mask is not None:
+                self._masked.add(event.request.request_id)
+            self.scheduler.on(event, now)
+            if isinstance(event, MaskReady) and event.request_id not in self._masked:
+                self.executor.forget(event.request_id)              # it ended while its grammar was compiled
         plan = self.scheduler.plan(now)
         outputs = self.scheduler.drain()
         if plan is None:
@@ -84,8 +90,8 @@ class Engine:
             outputs += self.scheduler.drain()
         f = features(plan)
         seconds = result.seconds or ran - planned
-        if self._cost is not None:
-            self._cost.learn(f, seconds)
+        if self.cost is not None:
+            self.cost.learn(f, seconds)
         self.steps += 1
         self.last_step = self.clock.now()
         accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0
@@ -119,6 +125,7 @@ class Engine:
     def _forget(self, outputs: list[Output]) -> None:
         for out in outputs:
             if out.finish is not None:
+                self._masked.discard(out.request_id)
                 self.executor.forget(out.request_id)
 
     def add_grammar(self, mask: str, grammar: Grammar) -> str | None:

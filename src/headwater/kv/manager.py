@@ -98,24 +98,23 @@ class KVManager:
         path = self.index.find(root, ids, keys[: cap // block])
         at = len(path) * block
         tail, extra = self.index.partial(int(path[-1]) if len(path) else root, ids[at : min(cap, at + block)])
-        if source is not None:
+        loose: list[Point] = []
+        if source is not None and source[0].root == root and source[0].n > len(path):
             chain, tokens = source
-            if chain.root == root and chain.n > len(path):
-                shared = common_prefix(ids[: min(cap, at + block)], tokens) - at
-                if shared > extra:
-                    tail, extra = int(chain.nodes[len(path)]), shared
+            shared = common_prefix(ids[: min(cap, at + block)], tokens)
+            loose = [p for p in chain.loose if p.pos <= shared and p in self.points.all]
+            if shared - at > extra:
+                tail, extra = int(chain.nodes[len(path)]), shared - at
         found = Match(identity, root, path, tail if extra else -1, at + extra, at + extra)
         if not self.can_cut:
-            found.point = self._best_point(found, source)
+            found.point = self._best_point(found, loose)
             found.start = found.point.pos if found.point else 0
         return found
 
-    def _best_point(self, found: Match, source: Source | None) -> Point | None:
-        best: Point | None = None
+    def _best_point(self, found: Match, loose: list[Point]) -> Point | None:
+        """The latest checkpoint on the path; loose: those of a running row inside its unpublished block."""
+        best = max(loose, key=lambda p: p.pos, default=None)
         limit = found.length
-        if source is not None:
-            shared = [p for p in source[0].loose if p.pos <= limit and p in self.points.all]
-            best = max(shared, key=lambda p: p.pos, default=None)
         nodes = found.path if found.tail < 0 else np.append(found.path, np.int32(found.tail))
         for node in nodes[np.flatnonzero(self.nodes.point[nodes])[::-1]].tolist():
             point = self.points.at(node, limit)

@@ -15,8 +15,10 @@ from headwater.ledger.lint.sourcelist import paths_in, source_key
 _ALL = words.rx(r"全部|均|只|仅|本批|材料|batch|only|all (?:increments|items|material)|solely|exclusively|nothing else|files")
 _DECLARED = re.compile(r"[（(](?P<in>[^（）()]{5,300})[）)]")
 _PART = re.compile(
-    rf"^(?:(?:in|from)\s+)?(?P<label>[A-Za-z][\w./-]*(?: [a-z]+)?|论文卡|雷达|批读)\s*[：:x×]?\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?$|"
-    rf"^(?P<n2>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?\s*(?:from|in|by|of)\s+(?P<label2>[A-Za-z][\w./-]*)$", re.IGNORECASE,
+    rf"^(?:(?:in|from)\s+)?(?P<label>[A-Za-z][\w./-]*(?: [a-z]+)?|论文卡|雷达|"
+    rf"批读)\s*[：:x×]?\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?$|"
+    rf"^(?P<n2>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?\s*(?:from|in|by|of)\s+(?P<label2>[A-Za-z][\w./-]*)$",
+    re.IGNORECASE,
 )
 
 
@@ -58,7 +60,10 @@ def outside_the_batch(brief: Brief) -> Iterator[Finding]:
                 label = next((g for g in sorted(groups, key=len, reverse=True) if _belongs(path, g)), "")
                 if not label and "/" in path:
                     yield Finding(
-                        7, Place(piece.line, path), f"{path} carries increment {item.rank} but belongs to none of the kinds the batch declares", "only sources of the batch",
+                        7,
+                        Place(piece.line, path),
+                        f"{path} carries increment {item.rank} but belongs to none of the kinds the batch declares",
+                        "only sources of the batch",
                         (Place(line, bracket),),
                     )
                 if label:
@@ -68,6 +73,9 @@ def outside_the_batch(brief: Brief) -> Iterator[Finding]:
             extra = list(files.values())[groups[label] :]
             for at, path in extra:
                 yield Finding(
-                    7, Place(at, path), f"{path} is file {len(files)} of {label}, the batch declares {groups[label]}", f"{groups[label]} files of {label}, or a corrected declaration",
+                    7,
+                    Place(at, path),
+                    f"{path} is file {len(files)} of {label}, the batch declares {groups[label]}",
+                    f"{groups[label]} files of {label}, or a corrected declaration",
                     (Place(line, bracket), *(Place(n, p) for n, p in list(files.values())[: groups[label]])),
                 )

@@ -16,6 +16,8 @@
 namespace hw {
 namespace {
 
+constexpr int64_t kMostPartials = 8 << 20;  // floats of partials alive at a time: 32 MiB; tiles that would need more are not split
+
 struct FreeAligned {
   void operator()(float* p) const { std::free(p); }
 };
@@ -133,7 +135,9 @@ int64_t make_tasks(const std::vector<AttendTile>& tiles, const AttendJob& job, i
   for (size_t t = 0; t < tiles.size(); ++t) {
     const AttendTile& tile = tiles[t];
     const int chunks = tile.chunk_hi - tile.chunk_lo;
-    const int per_task = static_cast<int>(std::clamp<int64_t>(most / chunk_cost(tile), 1, chunks));
+    const int64_t stored = partial_floats(job, tile.rows) * chunks;  // for one kv head, when it is split
+    const bool whole = floats + stored * job.spec.kv_heads > kMostPartials;
+    const int per_task = whole ? chunks : static_cast<int>(std::clamp<int64_t>(most / chunk_cost(tile), 1, chunks));
     for (int h = 0; h < job.spec.kv_heads; ++h) {
       if (per_task == chunks) {
         tasks.push_back({static_cast<int>(t), h, tile.chunk_lo, tile.chunk_hi, -1, -1, chunk_cost(tile) * chunks});
@@ -143,7 +147,7 @@ int64_t make_tasks(const std::vector<AttendTile>& tiles, const AttendJob& job, i
         const int to = std::min(c + per_task, tile.chunk_hi);
         tasks.push_back({static_cast<int>(t), h, c, to, floats, merges, chunk_cost(tile) * (to - c)});
       }
-      floats += partial_floats(job, tile.rows) * chunks;
+      floats += stored;
       ++merges;
     }
   }

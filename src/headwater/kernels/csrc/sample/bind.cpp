@@ -81,8 +81,8 @@ void sample(Logits logits, Vector<const float> temperature, Vector<const int32_t
     row.n_bias = bias_start(r + 1) - bias_start(r);
     row.banned_ids = banned_ids.data() + banned_start(r);
     row.n_banned = banned_start(r + 1) - banned_start(r);
-    if (row.n_logprobs > static_cast<int>(top_ids.shape(1)) || row.n_logprobs > vocab || top_ids.shape(1) != top_logprobs.shape(1)) {
-      fail("n_logprobs of row " + std::to_string(r) + " is more than there is room or vocabulary for");
+    if (row.n_logprobs > static_cast<int>(top_ids.shape(1)) || top_ids.shape(1) != top_logprobs.shape(1)) {
+      fail("n_logprobs of row " + std::to_string(r) + " is more than there is room for");
     }
     if (mask_row(r) >= 0) {
       if (!masks || static_cast<size_t>(mask_row(r)) >= masks->shape(0)) fail("mask_row of row " + std::to_string(r) + " has no mask");
