@@ -30,7 +30,7 @@ def test_a_planted_defect_is_found(name: str, base: str, old: str, new: str, rul
     assert old in clean, name
     text = clean.replace(old, new)
     lines = text.split("\n")
-    assert [f for f in lint_text(text) if f.rule == rule and piece.split()[0] in lines[f.place.line - 1]], name
+    assert [f for f in lint_text(text) if f.rule == rule and piece.split(maxsplit=1)[0] in lines[f.place.line - 1]], name
 
 
 @pytest.mark.parametrize(("name", "base", "old", "new", "rule", "piece"), PLANTED, ids=[f"{p[4]}: {p[0]}" for p in PLANTED])
