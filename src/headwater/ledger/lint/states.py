@@ -152,7 +152,7 @@ def _code_claims(brief: Brief, doubt: bool) -> Iterator[_Code]:
     pattern = words.CODE_DOUBT if doubt else words.CODE_OPEN
     for line, text in brief.text_lines():
         item = brief.item_at(line)
-        before: list[str] = []                                     # names of the sentence before: what `its code` speaks of
+        before: list[str] = []  # names of the sentence before: what `its code` speaks of
         for _, sentence in sentences(text):
             m = pattern.search(sentence)
             told = [n.text for n in names_in(sentence)]
