@@ -714,5 +714,5 @@ PLANTED += [
     ("phrasing 29", S, "H200 (141 GB, 4.8 TB/s)", "H100 with only 40 GB", 54, "H100"),
     ("phrasing 30", S, "H200 (141 GB, 4.8 TB/s)", "B200 (192 GB, 3.35 TB/s)", 54, "B200"),
     ("phrasing 31", S, "scheduling, simulated (2608.14111)", "scheduling, simulated (2608.14111, MLSys 2026)", 51, "scheduling,"),
-    ("phrasing 33", S, "(5 files, all processed)", "(7 files, all processed)", 47, "(7"),
+    ("phrasing 33", S, "(5 files, all processed)", "(7 files, all processed)", 47, "5"),
 ]
