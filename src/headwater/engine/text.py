@@ -85,4 +85,4 @@ def grammar_spec(grammar: Grammar) -> GrammarSpec:
     """Cheap checks. Raises UserInputError where `source` cannot be what `kind` says."""
     from headwater.text.grammar import GrammarSpec
 
-    return GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD)  # type: ignore[arg-type]
+    return GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD)

@@ -34,6 +34,7 @@ class ModelForward:
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim]."""
+        self._pool.used(max((int(t.max(initial=-1)) for t in step.tables), default=-1))
         return self._program.run(step, self._pool.kv, self._pool.state if self.caps.spec.states else None)
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
@@ -85,6 +86,4 @@ class ModelForward:
 
     def close(self) -> None:
         """Let go of cache and weights."""
-        self._pool.kv.clear()
-        self._pool.state.arrays.clear()
-        del self._program, self._head
+        del self._pool, self._program, self._head
