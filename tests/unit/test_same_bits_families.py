@@ -40,7 +40,7 @@ def offline(name: str, blocks: int = 80, sched: str = "fcfs", guess=None) -> Off
     spec = model.kvspec
     forward = ModelForward(
         model.program, spec, (blocks,) * len(spec.groups), 24 if spec.states else 0, context=model.config.context, identity=model.identity,
-        step_tokens=256,
+        step_tokens=256, vocabulary=tiny_models.VOCAB,
     )
     executor = InlineExecutor(Runner(forward))
     scheduler = Scheduler(executor.caps(), registry.build("sched", sched), registry.build("evict", "slru"), guess=guess)

@@ -27,6 +27,7 @@ from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from headwater.engine.front import Front
+    from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
     from headwater.text.tokenizer import Tokenizer
@@ -84,7 +85,7 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
 
     _set_threads(spec)
     model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
-    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name))
+    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name), model.config)
     return _model_engine(spec, model, text), text
 
 
@@ -101,6 +102,8 @@ def calibrate(engine: Engine) -> None:
     The first request touches memory for the first time and is not learned from.
     """
     caps = engine.executor.caps()
+    if engine.cost is None:
+        return
     rng = np.random.default_rng(0)
     cost, engine.cost = engine.cost, None
     for i, n in enumerate(CALIBRATION_TOKENS):
@@ -119,7 +122,7 @@ def load_text(spec: EngineSpec) -> TextModel:
     from headwater.model.load.loader import open_source
 
     with open_source(_paths(spec)) as source:
-        return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name))
+        return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
 def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
@@ -204,13 +207,18 @@ def _tokenizer(source: Any) -> Tokenizer:
     return Tokenizer.from_gguf(source.metadata) if source.kind == "gguf" else Tokenizer.from_json(source.folder)
 
 
-def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
+def _text(
+    spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str, config: ModelConfig | None = None
+) -> TextModel:
     """Every end-of-turn id of the tokenizer and of the generation config stops. A given template is compiled now, the model's own on first use."""
     eos = generation.get("eos_token_id", ())
     named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
     text = TextModel(name, tokenizer, tokenizer.turn_end_ids | named, Path(spec.chat_template) if spec.chat_template else None)
     if spec.chat_template:
         _ = text.template
+    if config is not None:
+        text.generates = config.causal
+        text.pooling = "mean" if config.pooling == "none" else config.pooling
     return text
 
 
@@ -240,8 +248,8 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     context = context_of(spec, model.config.context)
     memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
-        model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
-        plain=spec.backend == "reference",
+        model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity,
+        step_tokens=max(spec.step_tokens, 0 if text.generates else context), vocabulary=model.config.vocab, plain=spec.backend == "reference",
     )
     return _engine(spec, forward, text)
 
@@ -259,10 +267,10 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
-    cost = LearnedCost()
+    cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
     drafter = build_drafter(spec.draft)
     scheduler = Scheduler(
-        executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost,
+        executor.caps(), registry.build("sched", spec.sched if text.generates else "whole"), registry.build("evict", spec.evict), cost,
         guess=None if drafter is None else Guesser(drafter, cost),
     )
     return Engine(scheduler, executor, cost, compile_grammar=lambda grammar: text.compile_grammar(grammar, forward.caps.vocabulary))

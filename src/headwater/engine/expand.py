@@ -40,12 +40,16 @@ class GenerateRequest:
     timeout: float | None = None
 
 
-def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozenset[int], arrival: float = 0.0) -> list[Request]:
+def expand(
+    g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozenset[int], arrival: float = 0.0, *, generates: bool = True
+) -> list[Request]:
     """A caller's request -> one Request per choice; choice i > 0 is a fork of choice 0 behind the prompt, with the seed choice_seed(seed, i).
 
     Raises ContextLengthError with both numbers, UserInputError naming the field.
     """
     p = g.params
+    if not generates and (not g.read_only or g.reads.labels is not None or g.reads.lse or g.reads.score_from is not None):
+        raise UserInputError("model: this one embeds texts; it cannot generate or score", "model")
     prompt = _prompt_ids(g.prompt, vocabulary)
     room = context - len(prompt)
     if room < (0 if g.read_only else 1):
@@ -70,10 +74,11 @@ def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozense
     ends = np.flatnonzero(np.isin(prompt, list(stop_ids)))[-MESSAGE_BORDERS:] + 1
     seed = p.seed if p.seed is not None else secrets.randbits(63)
     root = g.request_id or f"req-{uuid.uuid4().hex[:24]}"
+    salt = g.cache_salt if generates else f"{g.cache_salt}/{root}"   # where tokens see what follows them, no prefix means the same twice
     return [
         Request(
             request_id=root if i == 0 else f"{root}/{i}", prompt=prompt, params=p, max_new=max_new, stop_ids=stops, seed=choice_seed(seed, i),
-            arrival=arrival, priority=g.priority, owner=g.owner, cache_salt=g.cache_salt, parent=g.parent if i == 0 else root,
+            arrival=arrival, priority=g.priority, owner=g.owner, cache_salt=salt, parent=g.parent if i == 0 else root,
             parent_pos=g.parent_pos if i == 0 else len(prompt), hold=g.hold and i == 0, borders=tuple(ends.tolist()),
             deadline=None if g.timeout is None else arrival + g.timeout, reads=reads if i == 0 else ReadSpec(),
             mask=None if g.grammar is None else (root if i == 0 else f"{root}/{i}"),

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TextModel:
-    """name: what `/v1/models` lists. stop_ids: every end-of-turn id of the model. template_file: replaces the model's own chat template."""
+    """name: what `/v1/models` lists. stop_ids: every end-of-turn id of the model. template_file: replaces the model's own chat template.
+
+    generates: False for models that look both ways and only embed; pooling: how their hidden rows become one vector (`mean`, `cls`, `last`).
+    """
 
     name: str
     tokenizer: Tokenizer
     stop_ids: frozenset[int]
     template_file: Path | None = None
+    generates: bool = True
+    pooling: str = "mean"
     _template: ChatTemplate | None = None
     _compiler: GrammarCompiler | None = None
 
