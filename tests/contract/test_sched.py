@@ -18,8 +18,8 @@ def rows(n: int = 30, seed: int = 0, **columns) -> RowsView:
     known = rng.integers(1, 500, n).astype(np.int32)
     made = {
         "arrival": np.sort(rng.uniform(0, 50, n)), "priority": rng.integers(0, 3, n).astype(np.int32),
-        "owner": rng.integers(0, 4, n).astype(np.int32), "prompt_len": known, "known": known, "done": np.zeros(n, np.int32), "max_new": np.full(n, 20, np.int32),
-        "order": np.arange(1, n + 1), "running": np.zeros(n, bool),
+        "owner": rng.integers(0, 4, n).astype(np.int32), "prompt_len": known, "known": known, "done": np.zeros(n, np.int32),
+        "max_new": np.full(n, 20, np.int32), "order": np.arange(1, n + 1), "running": np.zeros(n, bool),
     }
     return RowsView(**{**made, **columns})
 

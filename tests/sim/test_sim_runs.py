@@ -11,13 +11,8 @@ from typer.testing import CliRunner
 
 from headwater.cli.main import app
 from headwater.core.cost import LinearCost
-from headwater.core.executor import Caps
-from headwater.core.registry import build
-from headwater.sched.scheduler import Scheduler
-from headwater.sim.agents import Habits, Session, total
+from headwater.sim.agents import Habits, Session, play, total
 from headwater.sim.fit import Fit, fit, read_log
-from headwater.sim.loop import Loop
-from headwater.sim.memory import MemoryExecutor
 from headwater.sim.record import Objective, Record
 from headwater.sim.run import Machine, Run
 from headwater.sim.storm import SPECS
@@ -25,16 +20,7 @@ from headwater.sim.traces import poisson
 
 
 def sessions(spec: str, habits: Habits, count: int = 1, memory: int = 200_000) -> list[Session]:
-    kv = SPECS[spec]
-    caps = Caps(kv, (memory // 16,) * len(kv.groups), 400 if kv.states else 0, 40_000, 1000, "toy")
-    scheduler = Scheduler(caps, build("sched", "fcfs"), build("evict", "lru"))
-    made: dict[str, Session] = {}
-    loop = Loop(scheduler, MemoryExecutor(caps), LinearCost(), lambda o, t: made[o.request_id.split(".")[0]].observe(o, t), check="cheap")
-    for i in range(count):
-        made[f"a{i}"] = Session(f"a{i}", habits, loop, np.random.default_rng(i), 1000)
-        made[f"a{i}"].begin(i * 0.3)
-    loop.run()
-    return list(made.values())
+    return play(habits, count, memory, SPECS[spec])
 
 
 SMALL = Habits(turns=40, system=100, message=25, reasoning=20, answer=16, retokenised=0.2)
@@ -175,3 +161,15 @@ def test_the_simulator_needs_no_native_module_no_model_and_no_server() -> None:
     heavy = ("headwater._native", "headwater.kernels", "headwater.worker", "headwater.serve", "torch")
     code = f"import sys, headwater.sim.run, headwater.sim.storm, headwater.sim.cache; print([m for m in sys.modules if m.startswith({heavy})])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_a_real_engine_and_its_simulation_are_compared_figure_by_figure() -> None:
+    from headwater.engine.build import EngineSpec, load
+    from headwater.sim.truth import compare, text
+
+    engine, _ = load(EngineSpec(model="echo"))
+    trace = poisson(12, 5.0, 40, 10, 0)
+    found, lines = compare(engine, trace, [0.5], 2)
+    assert [x.figure for x in lines] == ["ttft p50", "ttft p95", "itl p50", "itl p95"]
+    assert all(len(x.real) == 2 and min(x.real) > 0 and x.simulated > 0 for x in lines)
+    assert "simulated" in text(found, lines)

@@ -44,6 +44,16 @@ def test_a_paused_machine_does_not_spoil_what_was_learned() -> None:
     assert learned.step_seconds(f) == pytest.approx(before, rel=0.05)
 
 
+def test_a_machine_that_becomes_slower_is_learned() -> None:
+    learned = LearnedCost(memory=200)
+    for f in steps(400):
+        learned.learn(f, TRUE.step_seconds(f))
+    for f in steps(2500, 4):
+        learned.learn(f, 20 * TRUE.step_seconds(f))
+    f = StepFeatures(64, 2, 2, 5000)
+    assert learned.step_seconds(f) == pytest.approx(20 * TRUE.step_seconds(f), rel=0.1)
+
+
 @given(st.lists(st.tuples(st.integers(1, 600), st.integers(1, 40), st.floats(1e-5, 2.0)), min_size=1, max_size=60))
 @settings(max_examples=60)
 def test_more_tokens_never_cost_less_whatever_was_learned(seen: list[tuple[int, int, float]]) -> None:

@@ -43,7 +43,7 @@ def run(model: str, budget: float = 0.2, streams: int = 4, prompt: int = 7500) -
         return Request(name, ids, SamplingParams(max_tokens=None, ignore_eos=True), new, seed=n, arrival=engine.clock.now())
 
     engine.post(*(Arrive(request(f"s{i}", 100 + i, 2000)) for i in range(streams)))
-    while min((len(watch.gaps.get(f"s{i}", ())) for i in range(streams))) < 40:
+    while min(len(watch.gaps.get(f"s{i}", ())) for i in range(streams)) < 40:
         watch.turn()
     calm = [g for i in range(streams) for g in watch.gaps[f"s{i}"][10:]]
     watch.gaps.clear()
@@ -58,10 +58,14 @@ def run(model: str, budget: float = 0.2, streams: int = 4, prompt: int = 7500) -
     while engine.run_once() is not None:
         pass
     report = Report(f"{streams} streams decode, a prompt of {prompt:,} tokens arrives")
-    report.add("before", "headwater", Figure("gap", "ms", [g * 1e3 for g in calm], better="lower"))
-    allowed = budget + statistics.median(calm)
-    report.add("meanwhile", "headwater", Figure("gap", "ms", [g * 1e3 for g in crowded], better="lower", note=f"budget {budget * 1e3:g} ms + one step"))
-    report.add("meanwhile", "headwater", Figure("largest gap", "ms", [max(crowded) * 1e3], better="lower", note=f"allowed {allowed * 1e3:.0f} ms"))
-    report.add("meanwhile", "headwater", Figure("step", "ms", [float(s) * 1e3 for s in seconds], better="lower"))
-    report.add("prompt", "headwater", Figure("first token after", "s", [took], better="lower", note=f"{prompt / took:,.0f} tokens/s"))
+    allowed = f"allowed: budget {budget * 1e3:g} ms + one step {statistics.median(calm) * 1e3:.0f} ms"
+
+    def add(task: str, name: str, unit: str, values: list[float], note: str = "") -> None:
+        report.add(task, "headwater", Figure(name, unit, values, better="lower", note=note))
+
+    add("before", "gap", "ms", [g * 1e3 for g in calm])
+    add("meanwhile", "gap", "ms", [g * 1e3 for g in crowded])
+    add("meanwhile", "largest gap", "ms", [max(crowded) * 1e3], allowed)
+    add("meanwhile", "step", "ms", [float(s) * 1e3 for s in seconds])
+    add("prompt", "first token after", "s", [took], f"{prompt / took:,.0f} tokens/s")
     return report

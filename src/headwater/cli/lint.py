@@ -10,14 +10,24 @@ import typer
 
 
 def lint(
-    files: Annotated[list[Path] | None, typer.Argument(help="Briefs or notes (Markdown, text), folders of them, ledger folders, .jsonl files.", show_default=False)] = None,
-    form: Annotated[Literal["text", "json", "sarif"], typer.Option("--format", help="text for people, json for programs, sarif for code hosts.")] = "text",
-    rule: Annotated[list[int] | None, typer.Option("--rule", help="Only this rule of the checklist; may be given several times.")] = None,
-    explain: Annotated[int | None, typer.Option("--explain", metavar="RULE", help="Say what a rule checks, with an example, and stop.")] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Briefs or notes (Markdown, text), folders of them, ledger folders, .jsonl files.", show_default=False),
+    ] = None,
+    form: Annotated[
+        Literal["text", "json", "sarif"], typer.Option("--format", help="text for people, json for programs, sarif for code hosts.")
+    ] = "text",
+    rule: Annotated[
+        list[int] | None, typer.Option("--rule", help="Only this rule of the checklist; may be given several times.")
+    ] = None,
+    explain: Annotated[
+        int | None, typer.Option("--explain", metavar="RULE", help="Say what a rule checks, with an example, and stop.")
+    ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List all rules and stop.")] = False,
 ) -> None:
     """Check FILE against the evidence checklist. Exit codes: 0 clean, 1 findings, 2 something could not be read."""
-    from headwater.ledger.lint.catalogue import CATALOGUE, explain as told
+    from headwater.ledger.lint.catalogue import CATALOGUE
+    from headwater.ledger.lint.catalogue import explain as told
 
     if rules:
         for r in CATALOGUE.values():
@@ -54,7 +64,7 @@ def _run(files: list[Path], form: str, rule: list[int] | None) -> int:
             try:
                 found += lint_path(path, rule)
                 looked += 1
-            except UserInputError as e:                              # one unreadable file does not hide the findings of the others
+            except UserInputError as e:  # one unreadable file does not hide the findings of the others
                 print(f"headwater: {e}", file=sys.stderr)
                 unread += 1
     if form == "json":

@@ -201,6 +201,37 @@ def storm(
         report.save_json(json, [asdict(r) for r in done])
 
 
+@app.command("agents")
+def agents(
+    sessions: int = typer.Option(4, "--sessions", min=1, max=1000, help="Agents that run side by side."),
+    turns: int = typer.Option(40, "--turns", min=1, help="Turns of each."),
+    system: int = typer.Option(600, "--system", min=1, help="Tokens of the system prompt."),
+    message: int = typer.Option(120, "--message", min=1, help="New tokens per turn."),
+    reasoning: int = typer.Option(200, "--reasoning", min=0, help="Reasoning tokens of an answer."),
+    answer: int = typer.Option(150, "--answer", min=1, help="Answer tokens."),
+    keep: bool = typer.Option(False, "--keep-reasoning", help="The template keeps earlier reasoning."),
+    retokenised: float = typer.Option(0.1, "--retokenised", min=0.0, max=1.0, help="Chance that an answer, rendered again, tokenises differently."),
+    memory: int = typer.Option(200_000, "--memory", min=1000, help="Tokens of KV memory."),
+    shape: str = typer.Option("full", "--shape", help="Cache shape: full, two-full, window, window-only, hybrid, recurrent, all-kinds."),
+    evict: str = typer.Option("lru", "--evict", help="Which cached block leaves."),
+    seed: int = typer.Option(0, "--seed", help="For the sessions."),
+) -> None:
+    """Agent sessions over the toy memory: what each turn had to compute again, and why, beside what was computed."""
+    from headwater.core.errors import UserInputError
+    from headwater.sim.agents import Habits, play, total
+    from headwater.sim.storm import SPECS
+
+    if shape not in SPECS:
+        raise UserInputError(f"--shape {shape}: one of {', '.join(SPECS)}", field="shape")
+    habits = Habits(turns, system, message, reasoning, answer, retokenised, not keep)
+    played = play(habits, sessions, memory, SPECS[shape], evict, seed)
+    due, cached, computed = total(played)
+    typer.echo(f"{sessions} sessions of {turns} turns, {due.kept + due.recomputed} prompt tokens; {due.recomputed} of them had to be computed:")
+    typer.echo(f"  new {due.new}, behind dropped reasoning {due.stripped}, behind a re-tokenised answer {due.retokenised}; {due.kept} were known")
+    typer.echo(f"computed {computed}, found {cached}: {computed - due.recomputed} more than had to be "
+               f"({100 * (computed - due.recomputed) / max(due.recomputed, 1):.2f} %)")
+
+
 @app.command("overhead")
 def overhead(rows: str = typer.Option("1,8,32,64,128,256", "--rows", help="Row counts, separated by commas."), json: Path = JSON) -> None:
     """The scheduler's own share of a decode step (plan + apply), measured with an executor that computes nothing."""
@@ -222,3 +253,51 @@ def overhead(rows: str = typer.Option("1,8,32,64,128,256", "--rows", help="Row c
         typer.echo(f"{o.rows:>6}{o.plan_us:>10.0f}{o.apply_us:>10.0f}{o.total_us:>10.0f}{400 + 6 * o.rows:>18}")
     if json:
         report.save_json(json, [asdict(o) for o in found])
+
+
+@app.command("truth")
+def truth(
+    trace: Path = TRACE,
+    model: str = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder, hf:ORG/REPO or echo."),
+    limit: int = typer.Option(60, "--limit", min=10, help="Requests of the trace."),
+    start: float = typer.Option(0.0, "--start", min=0.0, help="Second of the trace to begin at."),
+    scale: float = typer.Option(8.0, "--scale", min=1.0, help="Divide all lengths by this."),
+    loads: str = typer.Option("0.3,0.6,0.9", "--loads", help="Shares of the measured capacity."),
+    replays: int = typer.Option(3, "--replays", min=1, help="Real replays per load (their spread is the machine's own)."),
+    threads: int = typer.Option(None, "--threads", min=1, help="Compute threads."),
+    out: Path = typer.Option(None, "--out", help="Save the fitted costs (for `sim run --cost`)."),
+    json: Path = JSON,
+) -> None:
+    """Replay a trace on the real engine and in virtual time; print TTFT and ITL of both, the error, and the machine's own spread."""
+    from headwater.core.errors import UserInputError
+    from headwater.engine.build import EngineSpec, load
+    from headwater.sim import report
+    from headwater.sim import truth as check
+
+    try:
+        shares = [float(x) for x in loads.split(",")]
+    except ValueError:
+        shares = []
+    if not shares or any(not 0 < x <= 2 for x in shares):
+        raise UserInputError(f"--loads {loads}: numbers above 0 and up to 2, separated by commas", field="loads")
+    spec = EngineSpec(model=model, threads=threads)
+    arrivals = _trace(trace).part(limit, start).scaled(scale, 1.0)
+    engine, _ = load(spec)
+    try:
+        longer = int((arrivals.prompt + arrivals.output > engine.scheduler.longest).sum())
+        if longer:
+            longest = engine.scheduler.longest
+            raise UserInputError(f"--scale {scale:g}: {longer} requests are longer than the {longest} tokens that {model} holds", "scale")
+        update, close = _progress("replay")
+        try:
+            found, lines = check.compare(engine, arrivals, shares, replays, spec.sched, spec.evict,
+                                         progress=lambda _, done, total: update(done, total))
+        finally:
+            close()
+    finally:
+        engine.close()
+    typer.echo(check.text(found, lines))
+    if out:
+        found.save(out)
+    if json:
+        report.save_json(json, [x.json() for x in lines])

@@ -53,7 +53,7 @@ def parse(text: str) -> dict[str, float]:
     return out
 
 
-def table(url: str, now: dict[str, float], before: dict[str, float], seconds: float):  # type: ignore[no-untyped-def]
+def table(url: str, now: dict[str, float], before: dict[str, float], seconds: float):
     """One screen: values and rates since the last look."""
     from rich.table import Table
 

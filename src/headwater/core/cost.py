@@ -10,6 +10,7 @@ import numpy as np
 from headwater.core.plan import StepFeatures, StepPlan, Want
 
 KNEE = 16                         # tokens up to which a step is bound by reading the weights, not by arithmetic
+_ODD_STEPS = 8                    # so many far too slow steps in a row are an accident
 _SAMPLE, _READ = int(Want.SAMPLE), int(Want.READ)                  # plain ints: numpy is slow with enum members
 SPEED_STEPS = 32                  # first steps that tell how fast the machine is against the prior
 NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
@@ -83,6 +84,7 @@ class LearnedCost:
     _prior_moment: np.ndarray = field(init=False, repr=False)
     _log_speed: float = field(default=0.0, init=False, repr=False)   # mean of log(seconds / prior) over the first steps
     _refit_at: int = field(default=4, init=False, repr=False)
+    _odd: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._gram = np.zeros((len(NAMES), len(NAMES)))
@@ -103,8 +105,11 @@ class LearnedCost:
         return self._fit.step_seconds(f)
 
     def learn(self, f: StepFeatures, seconds: float) -> None:
-        """A step with these features took `seconds`. Steps that took ten times the prediction (a paused machine) are left out once warm."""
-        if seconds <= 0 or (self.steps > 100 and seconds > 10 * self.step_seconds(f)):
+        """A step with these features took `seconds`. Single steps of ten times the prediction (a paused machine) are left out once warm; a run of
+        them is a slower machine and counts."""
+        odd = self.steps > 100 and seconds > 10 * self.step_seconds(f)
+        self._odd = self._odd + 1 if odd else 0
+        if seconds <= 0 or 0 < self._odd <= _ODD_STEPS:
             return
         fade = 1.0 - 1.0 / self.memory
         for a in (self._gram, self._moment, self._prior_gram, self._prior_moment):

@@ -20,6 +20,9 @@ from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
+from headwater.policies.draft.api import Drafter
+from headwater.policies.draft.best import BestDraft
+from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ class EngineSpec:
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
     weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
-    chat_template: a file that replaces the model's own. sched, evict: residents. step_tokens: most tokens in one step.
+    chat_template: a file that replaces the model's own. sched, evict, draft: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
 
@@ -56,6 +59,7 @@ class EngineSpec:
     chat_template: str | None = None
     sched: str = "fcfs"
     evict: str = "slru"
+    draft: str = "none"
     step_tokens: int = 2048
     backend: str = "auto"
     accept_licence: bool = False
@@ -65,8 +69,10 @@ class EngineSpec:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
-        if self.backend not in ("auto", "native", "reference"):
-            raise UserInputError(f"--backend {self.backend}: one of auto, native, reference", "backend")
+        for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", ("f16", "q8"))):
+            value = getattr(self, field)
+            if value not in known:
+                raise UserInputError(f"--{field.replace('_', '-')} {value}: one of {', '.join(known)}", field)
 
 
 def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> tuple[Engine, TextModel]:
@@ -122,9 +128,16 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
 
-    text = load_text(spec)
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load_engine(spec, progress, text))
-    return Front(client, text)
+    if not process:
+        text = load_text(spec)
+        return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
+    client = ProcessClient(spec, progress=progress)
+    client.prepare()
+    try:
+        return Front(client, load_text(spec))
+    except BaseException:
+        client.close()
+        raise
 
 
 def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
@@ -233,14 +246,26 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     return _engine(spec, forward, text)
 
 
+def build_drafter(spec: str) -> Drafter | None:
+    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
+    if spec == "none":
+        return None
+    drafters = [registry.build("draft", part) for part in spec.split("+")]
+    return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
+
+
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
     cost = LearnedCost()
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
-    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
+    drafter = build_drafter(spec.draft)
+    scheduler = Scheduler(
+        executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost,
+        guess=None if drafter is None else Guesser(drafter, cost),
+    )
+    return Engine(scheduler, executor, cost, compile_grammar=lambda grammar: text.compile_grammar(grammar, forward.caps.vocabulary))
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------

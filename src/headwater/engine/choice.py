@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headwater.core.params import SamplingParams
 from headwater.core.request import FinishReason, Output, ReadResult, TokenLogprobs
 from headwater.text.detok import StreamDecoder
+from headwater.text.stops import StopStrings
 
 
 @dataclass(slots=True)
@@ -38,44 +38,6 @@ class Delta:
     usage: Usage = field(default_factory=Usage)
 
 
-class StopFinder:
-    """Looks for stop strings in a stream; keeps back what may be the beginning of one."""
-
-    def __init__(self, stops: Sequence[str], include: bool) -> None:
-        self._stops = list(stops)
-        self._include = include
-        self._held = ""
-
-    @property
-    def active(self) -> bool:
-        return bool(self._stops)
-
-    def push(self, text: str) -> tuple[str, str | None]:
-        """-> (text that is safe to show, the stop string found or None). The earliest match wins; at one place the one listed first."""
-        if not self._stops:
-            return text, None
-        self._held += text
-        hits = [(at, i) for i, s in enumerate(self._stops) if (at := self._held.find(s)) >= 0]
-        if hits:
-            at, i = min(hits)
-            stop = self._stops[i]
-            return self._held[: at + (len(stop) if self._include else 0)], stop
-        keep = max((_overlap(self._held, s) for s in self._stops), default=0)
-        cut = len(self._held) - keep
-        out, self._held = self._held[:cut], self._held[cut:]
-        return out, None
-
-    def finish(self) -> str:
-        """What was kept back and turned out to be text."""
-        out, self._held = self._held, ""
-        return out
-
-
-def _overlap(text: str, stop: str) -> int:
-    """Length of the longest proper prefix of `stop` that ends `text`."""
-    return next((k for k in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:k])), 0)
-
-
 class Choice:
     """Feeds on the engine's outputs of one request row. `done` once it has a finish reason; later outputs are surplus and dropped."""
 
@@ -84,7 +46,8 @@ class Choice:
         self.seed = seed
         self.done = False
         self._decoder = decoder
-        self._stops = StopFinder(params.stop or (), params.include_stop_str_in_output)
+        self._stops = StopStrings(list(params.stop or ()), params.include_stop_str_in_output)
+        self._has_stops = bool(params.stop)
         self._user_stop_ids = frozenset(params.stop_token_ids)
         self._min_tokens = params.min_tokens
         self._count = 0
@@ -95,7 +58,7 @@ class Choice:
             return None, False
         ids = out.ids.tolist()
         text, found = "", None
-        if self._stops.active:
+        if self._has_stops:
             text, ids, found = self._until_stop(ids)
         elif ids:
             text = self._decoder.push(ids)
@@ -105,10 +68,10 @@ class Choice:
         if found is not None:
             finish, reason = "stop", found
         elif finish is not None:
-            tail, found = self._stops.push(self._decoder.finish())
-            text += tail if found is not None else tail + self._stops.finish()
-            if found is not None:
-                finish, reason = "stop", found
+            text += self._stops.push(self._decoder.finish())
+            text += self._stops.finish()
+            if self._stops.stopped is not None:
+                finish, reason = "stop", self._stops.stopped
             elif out.stop_id is not None and out.stop_id in self._user_stop_ids:
                 reason = out.stop_id
         self.done = finish is not None
@@ -127,8 +90,7 @@ class Choice:
             if self._count < self._min_tokens:                      # stop strings count from the min_tokens-th token on
                 text += piece
                 continue
-            piece, found = self._stops.push(piece)
-            text += piece
-            if found is not None:
-                return text, ids[: k + 1], found
+            text += self._stops.push(piece)
+            if self._stops.stopped is not None:
+                return text, ids[: k + 1], self._stops.stopped
         return text, ids, None

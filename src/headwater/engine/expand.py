@@ -13,6 +13,7 @@ from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterEr
 from headwater.core.params import SamplingParams, choice_seed
 from headwater.core.request import Output, ReadSpec, Request
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
+from headwater.engine.text import grammar_spec
 
 MESSAGE_BORDERS = 8                                                 # newest ends of turns in a prompt that are worth a checkpoint
 
@@ -62,7 +63,10 @@ def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozense
     if p.prompt_logprobs is not None and reads.score_from is None:
         reads = replace(reads, score_from=1, prompt_top=p.prompt_logprobs)
     max_new = 0 if g.read_only else p.max_tokens if p.max_tokens is not None else room
-    stops = (frozenset() if p.ignore_eos else stop_ids) | frozenset(p.stop_token_ids)
+    if g.grammar is not None:
+        grammar_spec(g.grammar)
+    # a complete grammar leaves only ends of turn to draw: they stop the row even where ignore_eos is set
+    stops = (frozenset() if p.ignore_eos and g.grammar is None else stop_ids) | frozenset(p.stop_token_ids)
     ends = np.flatnonzero(np.isin(prompt, list(stop_ids)))[-MESSAGE_BORDERS:] + 1
     seed = p.seed if p.seed is not None else secrets.randbits(63)
     root = g.request_id or f"req-{uuid.uuid4().hex[:24]}"

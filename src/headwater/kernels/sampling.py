@@ -86,7 +86,7 @@ class Drawn:
     """tokens int32[rows], -1 where status int32[rows] is not SAMPLED: NOT_FINITE (a NaN or +inf logit), NOTHING_ALLOWED (no id is left).
 
     logprobs float32[rows], ranks int32[rows] (1 + how many ids are likelier) and top_ids int32[rows, k], top_logprobs float32[rows, k]
-    (best first, ties to the lower id, k the largest n_logprobs, ids -1 beyond a row's own) are of the raw logits; zero where not asked for.
+    (best first, ties to the lower id, k the largest n_logprobs, ids -1 beyond a row's own or the vocabulary) are of the raw logits; zero where not asked for.
     """
 
     tokens: np.ndarray
@@ -135,7 +135,7 @@ def _sample_slowly(logits: np.ndarray, draws: Draws, r: int, drawn: Drawn) -> No
     values = reference_sampling.log_softmax(logits)
     best = np.argsort(-logits, kind="stable")[:k]
     drawn.logprobs[r], drawn.ranks[r] = values[token], 1 + int((logits > logits[token]).sum())
-    drawn.top_ids[r, :k], drawn.top_logprobs[r, :k] = best, values[best]
+    drawn.top_ids[r, : len(best)], drawn.top_logprobs[r, : len(best)] = best, values[best]
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:

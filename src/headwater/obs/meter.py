@@ -35,7 +35,7 @@ class Meter:
             for name, (text, buckets) in HISTOGRAMS.items()
         }
         self._success = Counter(PREFIX + "request_success", "Finished requests by reason.", ["model_name", "finished_reason"], registry=self.registry)
-        self.registry.register(self)  # type: ignore[arg-type]
+        self.registry.register(self)
 
     def text(self) -> bytes:
         """Prometheus text format."""

@@ -98,9 +98,7 @@ class Rows(Table):
         height, width = self.tokens.shape
         need = min(limit, 2 * n + 256)                              # most answers end long before max_new
         if len(self.seqs) > height or need > width:
-            bigger = np.zeros((len(self.seqs), max(need, width if need <= width else min(2 * width, 2 * need))), np.int32)
-            bigger[:height, :width] = self.tokens
-            self.tokens = bigger
+            self._widen(len(self.seqs), max(need, width if need <= width else min(2 * width, 2 * need)))
         self.tokens[row, :n] = seq.known
         self.limit[row] = limit
         self.reading[row] = seq.reads_open
@@ -108,10 +106,15 @@ class Rows(Table):
         self.settled[row] = False
         return row
 
+    def _widen(self, height: int, width: int) -> None:
+        bigger = np.zeros((height, width), np.int32)                # pages that no token touches are never committed
+        bigger[: self.tokens.shape[0], : self.tokens.shape[1]] = self.tokens
+        self.tokens = bigger
+
     def append(self, rows: np.ndarray, ids: np.ndarray) -> None:
         """One more token for each of `rows` (distinct)."""
         at = self.known[rows]
         if len(at) and int(at.max()) >= self.tokens.shape[1]:
-            self.tokens = np.concatenate([self.tokens, np.zeros_like(self.tokens)], axis=1)
+            self._widen(len(self.tokens), 2 * self.tokens.shape[1])
         self.tokens[rows, at] = ids
         self.known[rows] = at + 1

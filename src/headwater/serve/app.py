@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import re
 import secrets
@@ -89,10 +90,8 @@ class Gate:
             if not over:                                            # the framework answers a failed read in its own way; we know better
                 await send_with_id(message)
 
-        try:
+        with contextlib.suppress(BodyTooLargeError):
             await self.app(scope, limited, send_unless_over)
-        except BodyTooLargeError:
-            pass
         if over:
             await self._too_large(seen)(scope, receive, send_with_id)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.engine.client import Grammar
-from headwater.engine.front import Front
-from headwater.serve.schema.chat import ChatRequest
+
+if TYPE_CHECKING:
+    from headwater.text.reasoning import ReasoningSplitter
+    from headwater.text.tools.api import ToolParser
 
 
 @dataclass(slots=True)
@@ -22,6 +24,7 @@ class Part:
     name: str | None = None
 
     def as_delta(self, include_reasoning: bool) -> dict[str, Any]:
+        """The `delta` object of a streamed chunk; empty when there is nothing to say."""
         if self.kind == "content":
             return {"content": self.text} if self.text else {}
         if self.kind == "reasoning":
@@ -53,6 +56,7 @@ class Message:
             self.calls[part.index]["function"]["arguments"] += part.text
 
     def as_object(self, include_reasoning: bool) -> dict[str, Any]:
+        """OpenAI's message object."""
         out: dict[str, Any] = {"role": "assistant", "content": self.content if self.content or not self.calls else None, "refusal": None}
         if self.reasoning and include_reasoning:
             out |= {"reasoning_content": self.reasoning, "reasoning": self.reasoning}
@@ -62,28 +66,59 @@ class Message:
 
 
 class Assembler:
-    """One choice: text in, parts out."""
+    """One choice: text in, parts out. splitter: for models that reason apart; tools: when the answer may hold calls; single: at most one call."""
 
-    def __init__(self) -> None:
+    def __init__(self, splitter: ReasoningSplitter | None = None, tools: ToolParser | None = None, single: bool = False) -> None:
         self.reasoning_tokens = 0
-        self.called = False
+        self._splitter, self._tools, self._single = splitter, tools, single
+        self._begun = False
 
     def feed(self, text: str, tokens: int, *, final: bool) -> list[Part]:
-        return [Part("content", text)] if text else []
+        """Parts that are now certain; with `final` everything held back comes out."""
+        if self._splitter is None:
+            return self._content(text, final)
+        inside = self._splitter.reasoning
+        pieces = self._splitter.push(text) + (self._splitter.finish() if final else [])
+        if inside or self._splitter.reasoning:
+            self.reasoning_tokens += tokens
+        parts: list[Part] = []
+        for p in pieces:
+            parts += [Part("reasoning", p.text)] if p.kind == "reasoning" else self._content(p.text, False)
+        return parts + (self._content("", True) if final else [])
+
+    def _content(self, text: str, final: bool) -> list[Part]:
+        if self._tools is None:
+            return [Part("content", text)] if text else []
+        from headwater.text.tools.api import CallDelta
+
+        parts: list[Part] = []
+        for d in self._tools.push(text) + (self._tools.finish() if final else []):
+            if isinstance(d, CallDelta):
+                if d.index == 0 or not self._single:
+                    parts.append(Part("tool", d.arguments, d.index, d.id, d.name))
+            elif self._begun or self._tools.calls or d.text.strip():
+                self._begun = True
+                if not self._tools.calls or d.text.strip():         # white space between and around calls is layout
+                    parts.append(Part("content", d.text))
+        return parts
+
+    @property
+    def called(self) -> bool:
+        return self._tools is not None and self._tools.calls > 0
 
     def finish_reason(self, reason: str) -> str:
+        """The wire's reason: an answer that ended by itself after calls ended for them."""
         return "tool_calls" if self.called and reason == "stop" else reason
 
 
 @dataclass(slots=True)
 class Shape:
-    """What a request's answer looks like: a fresh assembler per choice, the grammar that enforces it, whether the model thinks first."""
+    """What a request's answer looks like: a fresh assembler per choice (given the end of the rendered prompt), the grammar that enforces it,
+    whether the model reasons first, whether marker tokens must stay visible, messages and tools as the template gets them."""
 
-    assembler: Callable[[], Assembler]
+    assembler: Callable[[str], Assembler]
     grammar: Grammar | None
     reasons: bool
-
-
-def shape_of(front: Front, body: ChatRequest) -> Shape:
-    """Raises UserInputError for tools that cannot be honoured."""
-    return Shape(Assembler, body.grammar(), False)
+    raw_tokens: bool
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None

@@ -10,8 +10,9 @@ from typing import Any
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
 from headwater.engine.front import Front, GenerateRequest
-from headwater.serve.assemble import Part, Shape, shape_of
+from headwater.serve.assemble import Part, Shape
 from headwater.serve.schema.chat import ChatRequest
+from headwater.serve.shape import shape_of
 
 
 @dataclass(slots=True)
@@ -24,8 +25,9 @@ class Said:
     finish: str | None
 
 
-def render(front: Front, body: ChatRequest) -> list[int]:
+def render(front: Front, body: ChatRequest, shape: Shape | None = None) -> list[int]:
     """Messages -> ids. Raises UserInputError where the model has no template or the template refuses."""
+    shape = shape or shape_of(front, body)
     names = dict(body.chat_template_kwargs or {})
     for taken in ("messages", "tools", "add_generation_prompt", "continue_final_message"):
         if taken in names:
@@ -38,10 +40,8 @@ def render(front: Front, body: ChatRequest) -> list[int]:
         if body.add_generation_prompt and "add_generation_prompt" in body.model_fields_set:
             raise UserInputError("continue_final_message: not together with add_generation_prompt", field="continue_final_message")
         names["continue_final_message"] = True
-    messages = [m.as_dict(f"messages[{i}]") for i, m in enumerate(body.messages)]
-    tools = [t.model_dump(exclude_none=True) for t in body.tools] if body.tools and body.tool_choice != "none" else None
     prompt = body.add_generation_prompt and not body.continue_final_message
-    return front.render_chat(messages, tools, add_generation_prompt=prompt, **names)
+    return front.render_chat(shape.messages, shape.tools, add_generation_prompt=prompt, **names)
 
 
 def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateRequest:
@@ -50,9 +50,11 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
         raise UserInputError("max_completion_tokens: differs from max_tokens; send one of them", field="max_completion_tokens")
     limit = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     params = body.sampling(max_tokens=limit, logprobs=body.wanted_logprobs())
-    return GenerateRequest(
-        render(front, body), params, grammar=shape.grammar, priority=body.priority, cache_salt=body.cache_salt or "", request_id=body.request_id
-    )
+    if shape.raw_tokens:                                            # markers of calls and reasoning may be special tokens
+        params.skip_special_tokens = False
+    ids = render(front, body, shape)
+    salt = body.cache_salt or ""
+    return GenerateRequest(ids, params, grammar=shape.grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
 
 
 class ChatRun:
@@ -60,8 +62,10 @@ class ChatRun:
 
     def __init__(self, front: Front, body: ChatRequest) -> None:
         shape = shape_of(front, body)
-        self.running = front.submit(generate_request(front, body, shape))
-        self.assemblers = [shape.assembler() for _ in range(body.n or 1)]
+        wanted = generate_request(front, body, shape)
+        end = front.detokenize(list(wanted.prompt[-64:])) if shape.reasons else ""
+        self.running = front.submit(wanted)
+        self.assemblers = [shape.assembler(end) for _ in range(body.n or 1)]
         self.reasons = shape.reasons
 
     @property

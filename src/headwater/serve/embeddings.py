@@ -37,7 +37,7 @@ class EmbeddingRequest(Wire):
         if isinstance(self.input, str):
             return [self.input]
         if self.input and isinstance(self.input[0], int):
-            return [self.input]  # type: ignore[list-item]
+            return [self.input]
         return list(self.input)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ class Uvicorn(uvicorn.Server):
     def install_signal_handlers(self) -> None:  # older uvicorn
         return
 
-    def capture_signals(self):  # type: ignore[no-untyped-def]
+    def capture_signals(self):
         import contextlib
 
         return contextlib.nullcontext()

@@ -9,11 +9,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headwater.core.cost import LinearCost
 from headwater.core.events import Arrive
+from headwater.core.executor import Caps
+from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.core.params import SamplingParams
+from headwater.core.registry import build
 from headwater.core.request import Output, Request
 from headwater.kv.prefix import common_prefix
+from headwater.sched.scheduler import Scheduler
 from headwater.sim.loop import Loop
+from headwater.sim.memory import MemoryExecutor
+
+_VOCABULARY = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Session:
-    """One client. Its next turn is sent when an answer is complete. `tokens_of` may replace the drawn ids (a recorded conversation)."""
+    """One client; its next turn is sent when an answer is complete. `on_end` is told when the last one is."""
 
     name: str
     habits: Habits
@@ -123,6 +131,21 @@ class Session:
             due.retokenised = max(len(rendered) - split, 0)
         due.new = len(self._prompt) - kept - due.stripped - due.retokenised
         return due
+
+
+def play(habits: Habits, count: int, memory: int, spec: KVSpec, evict: str = "lru", seed: int = 0) -> list[Session]:
+    """Run `count` sessions side by side over the toy memory (every reuse is checked); memory: tokens of KV."""
+    longest = habits.system + habits.turns * (habits.message + habits.reasoning + habits.answer)
+    blocks = max(memory // BLOCK_TOKENS, 1)
+    caps = Caps(spec, (blocks,) * len(spec.groups), max(memory // 500, 16) if spec.states else 0, longest + 1, _VOCABULARY, "toy")
+    scheduler = Scheduler(caps, build("sched", "fcfs"), build("evict", evict))
+    made: dict[str, Session] = {}
+    loop = Loop(scheduler, MemoryExecutor(caps), LinearCost(), lambda o, t: made[o.request_id.partition(".")[0]].observe(o, t), check="cheap")
+    for i in range(count):
+        session = made[f"a{i}"] = Session(f"a{i}", habits, loop, np.random.default_rng((seed, i)), _VOCABULARY)
+        session.begin(0.3 * i)
+    loop.run()
+    return list(made.values())
 
 
 def total(sessions: list[Session]) -> tuple[Reuse, int, int]:

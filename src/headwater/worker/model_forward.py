@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.executor import Caps
 from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.kernels import attention, native, reference, signature
@@ -23,7 +24,7 @@ class ModelForward:
         plain: bool = False,
     ) -> None:
         if program.head is None:
-            raise ValueError("the model has no output matrix: it embeds and cannot generate")
+            raise UserInputError("model: it has no output matrix; it embeds texts and cannot generate", "model")
         self._head = program.head
         self._plain = plain or not native.available()
         self._program = reference.ReferenceProgram(program) if self._plain else NativeProgram(program)

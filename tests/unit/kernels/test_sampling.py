@@ -166,6 +166,11 @@ def test_top_ids_are_a_stable_sort(k: int) -> None:
     np.testing.assert_array_equal(sampling.top_ids(logits, k), np.argsort(-logits, axis=1, kind="stable")[:, :k])
 
 
+def test_more_logprobs_than_the_vocabulary_has_leave_the_rest_empty() -> None:
+    drawn = sampling.sample(np.array([[1, 3, 2]], np.float32), draws_of([reference.Row()], 3, 5))
+    assert drawn.top_ids.tolist() == [[1, 2, 0, -1, -1]]
+
+
 def test_log_softmax_at_given_ids() -> None:
     logits = np.random.default_rng(3).normal(size=(3, 1_234)).astype(np.float32) * 8
     ids = sampling.RaggedIds.of([[(5,), (1_233,)], [], [(0,)]])

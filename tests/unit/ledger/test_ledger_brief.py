@@ -267,3 +267,11 @@ def test_a_wrong_argument_is_one_clear_line(tmp_path: Path, args: tuple[str, ...
 
 def test_find_batch_prefers_our_own_over_imported_ones(two_days: Round) -> None:
     assert find_batch(two_days.ledger, None).name == DAY2
+
+
+@pytest.mark.parametrize(("language", "layout"), [(lang, layout) for lang in ("zh", "en") for layout in "DB"])
+def test_the_linter_is_silent_on_our_own_brief(two_days: Round, tmp_path: Path, language: str, layout: str) -> None:
+    path = tmp_path / "brief.md"
+    path.write_text(render(two_days.view(DAY1, language), layout, "md"), "utf-8")
+    done = CliRunner().invoke(app, ["lint", str(path)])
+    assert done.exit_code == 0, done.output

@@ -117,7 +117,7 @@ def repair(text: str, finding: Finding) -> str:
             return "\n".join(lines)
         case 50:
             if cited_for := re.search(r"is cited for (.+?), but", finding.message):
-                lines[finding.related[-1].line - 1] += f" + {cited_for[1]}"      # the description was incomplete
+                lines[finding.related[-1].line - 1] += f" + {cited_for[1]}"  # the description was incomplete
             else:
                 lines[n] = line.replace(span, "", 1)
             return "\n".join(lines)

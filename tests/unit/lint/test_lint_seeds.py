@@ -46,7 +46,7 @@ DEFECTS: dict[str, tuple[int, list[tuple[int, set[int]]]]] = {
     "F29": (0, [(29, {77})]),
     "F30": (0, [(29, {134}), (32, {134})]),
 }
-FROM_READING = {29, 32}                        # rules that rest on facts about one published work; renumbering removes the work
+FROM_READING = {29, 32}  # rules that rest on facts about one published work; renumbering removes the work
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +102,16 @@ def _rules(findings: list[Finding]) -> Counter[int]:
 
 
 def _without_work_facts(findings: list[Finding]) -> Counter[int]:
-    return Counter(f.rule for f in findings if f.needs != "facts" or f.rule in {23, 51, 54, 55} or (f.rule == 59 and "release" in f.message))
+    return Counter(
+        f.rule for f in findings if f.needs != "facts" or f.rule in {23, 51, 54, 55} or (f.rule == 59 and "release" in f.message)
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 @pytest.mark.parametrize("brief", [0, 1])
-def test_other_identifiers_keep_the_defects_of_the_text_and_lose_those_of_the_works(brief: int, seed: int, seeds: list[str], found: list[list[Finding]]) -> None:
+def test_other_identifiers_keep_the_defects_of_the_text_and_lose_those_of_the_works(
+    brief: int, seed: int, seeds: list[str], found: list[list[Finding]]
+) -> None:
     changed = lint_text(renumber(seeds[brief], seed))
     assert _rules(changed) == _without_work_facts(found[brief])
     assert not {f.rule for f in changed} & FROM_READING
@@ -115,7 +119,9 @@ def test_other_identifiers_keep_the_defects_of_the_text_and_lose_those_of_the_wo
 
 @pytest.mark.parametrize("months", [-2, -1, 1])
 @pytest.mark.parametrize("brief", [0, 1])
-def test_dates_moved_together_change_nothing_but_what_the_calendar_says(brief: int, months: int, seeds: list[str], found: list[list[Finding]]) -> None:
+def test_dates_moved_together_change_nothing_but_what_the_calendar_says(
+    brief: int, months: int, seeds: list[str], found: list[list[Finding]]
+) -> None:
     changed, before = _without_work_facts(lint_text(move_months(seeds[brief], months))), _without_work_facts(found[brief])
     assert {r: n for r, n in changed.items() if r != 51} == {r: n for r, n in before.items() if r != 51}
     assert changed[51] <= before[51]

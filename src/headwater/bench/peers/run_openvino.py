@@ -47,13 +47,13 @@ class OpenVINO:
         for i in range(streams):
             handles.append(self.pipe.add_request(self.seed * 1000 + i, self._tensor(self._fresh(n)), self._config(tokens + 1)))
         counts = [0] * streams
-        begin = None
+        begin = 0.0
         while self.pipe.has_non_finished_requests():
             self.pipe.step()
             for i, h in enumerate(handles):
                 while h.can_read():
                     counts[i] += sum(len(o.generated_ids) for o in h.read().values())
-            if begin is None and min(counts) >= 1:
+            if not begin and min(counts) >= 1:
                 begin = time.perf_counter()
         return time.perf_counter() - begin
 

@@ -25,8 +25,10 @@ def label(view: View, quote: Quote) -> str:
     return say(quote.key, view.language) + (bracket[0] if bracket else "") if quote.key in _OURS else quote.label or quote.key
 
 
-_OURS = {"source", "links", "venue", "authors", "credibility", "points", "claims", "defects", "verdict", "relation", "placement", "level", "missing",
-         "affiliation", "dates", "priority", "action"}
+_OURS = frozenset((
+    "action", "affiliation", "authors", "category", "claims", "code", "credibility", "dates", "defects", "level",
+    "links", "missing", "placement", "points", "priority", "relation", "source", "venue", "verdict", "withheld",
+))
 
 
 def print_increment(page: Page, view: View, i: Increment) -> None:
@@ -39,10 +41,13 @@ def print_increment(page: Page, view: View, i: Increment) -> None:
     _fields(page, view, [q for q in i.fields if q.key not in _LAST])
     if i.claims:
         _claims(page, view, i)
+        levels = sorted({view.levels[c] for c in i.claims if c in view.levels})
+        if levels:
+            page.field(say("level", lang), ("；" if lang == "zh" else "; ").join(f"{n} = {word(LEVELS, n, lang)}" for n in levels))
     if i.credibility:
         page.field(say("credibility", lang), ("；" if lang == "zh" else "; ").join(_grade(g, lang) for g in i.credibility))
     if i.missing:
-        page.field(say("missing", lang), _join([word(GAPS, m, lang) for m in i.missing], lang))
+        page.field(say("missing", lang), ("；" if lang == "zh" else "; ").join(word(GAPS, m, lang) for m in i.missing))
     if i.relation and not any(q.key == "relation" for q in i.fields):
         page.field(say("relation", lang), _join([word(RELATIONS, r, lang) for r in i.relation], lang))
     for q in i.fields:
@@ -122,10 +127,10 @@ def _claims(page: Page, view: View, i: Increment) -> None:
 
 
 def claim_mark(claim: Claim, level: int, lang: str) -> str:
-    """`author-reported; feed abstract, body not read; simulated`, with the setting as far as it is stated."""
-    text = say("claim_mark", lang, origin=word(ORIGINS, claim.origin, lang), level=word(LEVELS, level, lang))
+    """`author-reported; evidence level 2; simulated`, with the setting as far as it is stated."""
+    text = say("claim_mark", lang, origin=word(ORIGINS, claim.origin, lang), level=level)
     if claim.amount and claim.amount.measured != "unknown":
-        text += ("，" if lang == "zh" else "; ") + say(claim.amount.measured, lang)
+        text += ("；" if lang == "zh" else "; ") + say(claim.amount.measured, lang)
     setting = [v for v in claim.setting.model_dump().values() if v and v not in claim.statement]
     return text + (("；" if lang == "zh" else "; ") + " · ".join(setting) if setting else "")
 
@@ -139,4 +144,6 @@ def _grade(g: Grade, lang: str) -> str:
 
 
 def _reason(code: str, lang: str) -> str:
-    return word(LEVELS, int(code[6:]), lang) if code.startswith("level_") else word(REASONS, code, lang)
+    if code.startswith("level_"):
+        return f"{say('level', lang)} {code[6:]}"
+    return word(REASONS, code, lang)

@@ -192,7 +192,7 @@ def _citable(page: Page, view: View) -> None:
         if c.group != group:
             group = c.group
             if group:
-                page.heading(group if view.batch.imported else own.group(group, sum(x.group == group for x in view.citable), view.language), 3)
+                page.heading(group if view.batch.imported else own.group(group, view.language), 3)
         text = c.text if view.batch.imported else own.citable(c, view)
         if c.rank:
             page.number(c.rank, text)

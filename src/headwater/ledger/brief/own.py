@@ -148,14 +148,14 @@ def carried(c: CarryOver, lang: str) -> str:
     return f"{c.title}（首见 {c.first_brief}；{state}；{c.age_days} 天）"
 
 
-def group(code: str, n: int, lang: str) -> str:
+def group(code: str, lang: str) -> str:
     """Heading of a group of ids."""
     names = {
         "direct": ("本批直接涉及", "directly involved"),
         "adjacent": ("邻接", "adjacent, seen on the way"),
         "register": ("已检查，仅登记", "checked, register only"),
     }
-    return _pick(names[code], lang) + _brackets(f"{n} 个" if lang == "zh" else str(n), lang)
+    return _pick(names[code], lang)
 
 
 def citable(c: Citable, view: View) -> str:

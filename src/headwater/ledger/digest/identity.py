@@ -71,6 +71,11 @@ def view_work(ledger: Ledger, key: str) -> WorkView:
         source = ledger.get(s.source)
         kind = source.source_kind if isinstance(source, Source) else ""
         trust[folded] += {"bibliography": 6, "rss_batch": 5, "critical_read": 4, "paper_card": 1}.get(kind, 2) + KIND_CAP.get(kind, 0)
+    for short in list(trust):                                        # a short name votes for the full title that begins with it
+        full = max((t for t in trust if t != short and t.startswith(short)), key=lambda t: (trust[t], t), default="")
+        if full:
+            trust[full] += trust[short]
+            trust[short] = 0
     out.titles = [(shown[t], votes[t]) for t in sorted(votes, key=lambda t: (-trust[t], t))]
     return out
 

@@ -86,7 +86,15 @@ class Digest:
         return found if isinstance(found, Source) else None
 
     def run(self) -> Outcome:
-        """Digest what is new; without anything new, nothing is written."""
+        """Digest what is new; without anything new, nothing is written.
+
+        Raises:
+            UserInputError: another digest is running, or the ledger has a batch of this name already.
+        """
+        with self.ledger.alone():
+            return self._run()
+
+    def _run(self) -> Outcome:
         self.ledger.catch_up()
         batch = self._open_batch()
         if batch is None:
@@ -362,12 +370,13 @@ class Digest:
 
     def _compose(self, watch: Watch, picked: dict[str, list[Pick]], found: dict[str, Counter[str]]) -> None:
         batch, ledger, doc = self.batch, self.ledger, self.doc
+        mixed = watch.mixed()
         groups = _group([*picked.get("net_new", []), *picked.get("update", [])])
         missing: dict[str, list[str]] = {}
         best: list[Increment] = []
         titles: list[str] = []
         for n, group in enumerate(groups, 1):
-            increment = compose.make_increment(ledger, batch, doc, [(self._case(p.key), p.decision) for p in group], n)
+            increment = compose.make_increment(ledger, batch, doc, [(self._case(p.key), p.decision) for p in group], n, mixed)
             missing.update((p.key, increment.missing) for p in group)
             best = sorted([*best, increment], key=lambda i: (-(i.stars or 0), i.rank))[:2]
             titles += [increment.title] * (n <= 6)

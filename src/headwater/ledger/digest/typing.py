@@ -10,7 +10,7 @@ from headwater.ledger.parse.ids import find_ids
 from headwater.ledger.parse.quantity import Quantity, find_quantities
 from headwater.ledger.records import Amount, Claim, Item, Setting, fingerprint
 
-_SENTENCE = re.compile(r"[^。；;！!？?\n]+[。；;！!？?]?")
+_SENTENCE = re.compile(r"(?:[^。；;！!？?\n]|[;!?](?=\S))+[。；;！!？?]?")      # marks inside a link do not end a sentence
 _STOP = re.compile(r"(?<=[a-z)\]%×])\.\s+(?=[A-Z])")
 _MODEL = re.compile(
     r"\b(?:Llama|LLaMA|Qwen|Gemma|DeepSeek|Mistral|Mixtral|Kimi|GLM|Phi|SmolLM|Falcon|Yi|InternLM|LongCat|GPT|Claude|OPT)"

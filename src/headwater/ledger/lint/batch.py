@@ -15,8 +15,10 @@ from headwater.ledger.lint.sourcelist import paths_in, source_key
 _ALL = words.rx(r"全部|均|只|仅|本批|材料|batch|only|all (?:increments|items|material)|solely|exclusively|nothing else|files")
 _DECLARED = re.compile(r"[（(](?P<in>[^（）()]{5,300})[）)]")
 _PART = re.compile(
-    rf"^(?:(?:in|from)\s+)?(?P<label>[A-Za-z][\w./-]*(?: [a-z]+)?|论文卡|雷达|批读)\s*[：:x×]?\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?$|"
-    rf"^(?P<n2>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?\s*(?:from|in|by|of)\s+(?P<label2>[A-Za-z][\w./-]*)$", re.IGNORECASE,
+    rf"^(?:(?:in|from)\s+)?(?P<label>[A-Za-z][\w./-]*(?: [a-z]+)?|论文卡|雷达|"
+    rf"批读)\s*[：:x×]?\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?$|"
+    rf"^(?P<n2>{NUMBER})\s*(?:{CLASSIFIER}|files?|notes?)?\s*(?:from|in|by|of)\s+(?P<label2>[A-Za-z][\w./-]*)$",
+    re.IGNORECASE,
 )
 
 
@@ -44,6 +46,30 @@ def _belongs(path: str, label: str) -> bool:
     return f"/{label}/" in f"/{flat}" or label in re.split(r"[-_./]", flat)
 
 
+_SIZE = re.compile(
+    rf"(?P<n>{NUMBER})\s*(?:份|个|件)?\s*(?:材料|文件|files?\b)"
+    r"(?:[^，。；;()（）]{0,4}[，,]?\s*(?:全部处理|均已处理|all processed|all read)| of this batch|原文)",
+    re.IGNORECASE,
+)
+
+
+@check(47)
+def batch_size(brief: Brief) -> Iterator[Finding]:
+    """The header gives the size of the batch once, or twice with one number."""
+    told = [(n, m, value_of(m["n"])) for n, t in brief.text_lines() if brief.kind_at(n) == "header" for m in _SIZE.finditer(t)]
+    if told:
+        n, first, size = told[0]
+        for line, m, other in told[1:]:
+            if other != size:
+                yield Finding(
+                    47,
+                    Place(line, m[0]),
+                    f"{m[0]!r} here, {first[0]!r} in line {n}",
+                    "one size of the batch",
+                    (Place(n, first[0]),),
+                )
+
+
 @check(7)
 def outside_the_batch(brief: Brief) -> Iterator[Finding]:
     """More files of a kind are cited by increments than the batch declares, or one of no declared kind."""
@@ -58,7 +84,10 @@ def outside_the_batch(brief: Brief) -> Iterator[Finding]:
                 label = next((g for g in sorted(groups, key=len, reverse=True) if _belongs(path, g)), "")
                 if not label and "/" in path:
                     yield Finding(
-                        7, Place(piece.line, path), f"{path} carries increment {item.rank} but belongs to none of the kinds the batch declares", "only sources of the batch",
+                        7,
+                        Place(piece.line, path),
+                        f"{path} carries increment {item.rank} but belongs to none of the kinds the batch declares",
+                        "only sources of the batch",
                         (Place(line, bracket),),
                     )
                 if label:
@@ -68,6 +97,9 @@ def outside_the_batch(brief: Brief) -> Iterator[Finding]:
             extra = list(files.values())[groups[label] :]
             for at, path in extra:
                 yield Finding(
-                    7, Place(at, path), f"{path} is file {len(files)} of {label}, the batch declares {groups[label]}", f"{groups[label]} files of {label}, or a corrected declaration",
+                    7,
+                    Place(at, path),
+                    f"{path} is file {len(files)} of {label}, the batch declares {groups[label]}",
+                    f"{groups[label]} files of {label}, or a corrected declaration",
                     (Place(line, bracket), *(Place(n, p) for n, p in list(files.values())[: groups[label]])),
                 )

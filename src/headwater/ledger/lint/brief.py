@@ -21,7 +21,8 @@ from headwater.ledger.parse.ids import arxiv_ids, find_dates, find_ids, narrow
 
 _MD = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
 _NO = re.compile(
-    r"^(?:(?:part|section)\s+)?(?:(?P<cn>[一二三四五六七八九十]{1,3})\s*[、.．]|（[一二三四五六七八九十]{1,3}）|(?P<roman>[IVX]{1,4})\s*[.、:)]|(?P<num>\d{1,2})\s*[.、)]|"
+    r"^(?:(?:part|section)\s+)?(?:(?P<cn>[一二三四五六七八九十]{1,3})\s*[、.．]|（[一二三四五六七八九十]{1,3}）|"
+    r"(?P<roman>[IVX]{1,4})\s*[.、:)]|(?P<num>\d{1,2})\s*[.、)]|"
     r"(?P<en>one|two|three|four|five|six|seven|eight|nine|ten)\s*[—–:.-]|(?P<letter>[A-H])\s*[.、)])\s*(?P<rest>\S.*)$",
     re.IGNORECASE,
 )
@@ -29,7 +30,9 @@ _ITEM_HEAD = re.compile(r"^(?:增量|条目|Increment|Item|Entry)\s*(?:No\.?\s*|
 _TABLE_HEAD = re.compile(r"^#\s+(?:条目|项目|名称|item|entry|name)\b", re.IGNORECASE)
 _BULLET = re.compile(r"^\s*(?:[•●▪*+\-–·✅☑✓>]+\s+|\d{1,3}[.、)）]\s*)*")
 _SPLIT_TITLE = re.compile(r"[：:]|——|\s[—–]\s|\s-\s")
-_GENERATED = re.compile(r"(?:生成(?:时间|于)?|generated(?: at| on)?|written at|compiled(?: at)?)\s*[：:]?\s*(?P<d>20\d\d-\d\d-\d\d)", re.IGNORECASE)
+_GENERATED = re.compile(
+    r"(?:生成(?:时间|于)?|generated(?: at| on)?|written at|compiled(?: at)?)\s*[：:]?\s*(?P<d>20\d\d-\d\d-\d\d)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Piece:
 
 @dataclass
 class Item:
-    """An entry of a section. names: what it is about; ids: identifiers of its heading (or of the whole entry when that has none)."""
+    """An entry of a section. names: what it is about; ids: identifiers of its heading, or of all of it when that has none."""
 
     kind: str
     rank: str
@@ -111,7 +114,11 @@ class Brief:
         """Section kind of a line; the signature or integrity statement at the end is `footer`."""
         if line == self.footer_line or any(f.line == line for f in self.parsed.footer):
             return "footer"
-        return next((k for k, a, b in self.sections if a <= line <= b), "other")
+        return self._kinds.get(line, "other")
+
+    @cached_property
+    def _kinds(self) -> dict[int, str]:
+        return {n: k for k, a, b in reversed(self.sections) for n in range(a, b + 1)}
 
     @cached_property
     def footer_line(self) -> int:
@@ -123,12 +130,19 @@ class Brief:
 
     def item_at(self, line: int) -> Item | None:
         """The innermost item that contains a line."""
-        inside = [i for i in self.items if i.line <= line <= i.end_line]
-        return inside[-1] if inside else None
+        return self._owners.get(line)
+
+    @cached_property
+    def _owners(self) -> dict[int, Item]:
+        return {n: i for i in self.items for n in range(i.line, i.end_line + 1)}
 
     def text_lines(self) -> Iterator[tuple[int, str]]:
         """(line number, text) of every non-blank line."""
-        return ((n, t) for n, t in enumerate(self.lines, 1) if t.strip())
+        return iter(self._text_lines)
+
+    @cached_property
+    def _text_lines(self) -> list[tuple[int, str]]:
+        return [(n, t) for n, t in enumerate(self.lines, 1) if t.strip()]
 
     @cached_property
     def ids(self) -> list[tuple[int, str, int, int]]:
@@ -183,7 +197,18 @@ class Brief:
             title = entry.title
         heading = f"{entry.tag} {title}"
         ids = arxiv_ids(heading) or list(dict.fromkeys(i for p in pieces for i in arxiv_ids(p.text)))
-        return Item(entry.kind, entry.rank, title, entry.line, entry.end_line, entry.group, entry.mark, pieces, self._subjects(title, ids), ids)
+        return Item(
+            entry.kind,
+            entry.rank,
+            title,
+            entry.line,
+            entry.end_line,
+            entry.group,
+            entry.mark,
+            pieces,
+            self._subjects(title, ids),
+            ids,
+        )
 
     def _subjects(self, title: str, ids: list[str]) -> list[str]:
         head = _SPLIT_TITLE.split(_BULLET.sub("", title), maxsplit=1)[0]
@@ -235,7 +260,7 @@ def _name_beside(text: str, start: int, end: int) -> str:
         if found and found[0].start == 0:
             return found[0].text
     short = re.match(r"\s+(?=[A-Z])", text[end:])
-    if short and text[:start].rstrip().lower().endswith("arxiv:") or short:
+    if (short and text[:start].rstrip().lower().endswith("arxiv:")) or short:
         found = names_in(text[end : end + 40])
         if found and found[0].start <= 1 and re.match(r"[\s]*(?:$|[,，;；+)）·（(])", text[end + found[0].end :]):
             return found[0].text
@@ -269,17 +294,17 @@ def heading_kind(title: str) -> str:
 def _translate(lines: list[str]) -> tuple[list[str], dict[int, str]]:
     """Headings rewritten in the parser's words. Returns the lines to parse and the original headings by line number."""
     out, seen = [], {}
-    depth = 99                                         # Markdown level of the open increments section
+    depth = 99  # Markdown level of the open increments section
     current = ""
     for n, line in enumerate(lines, 1):
         around = (lines[n - 2] if n > 1 else "", lines[n] if n < len(lines) else "")
-        kind, level, rest = _section_heading(line, around, current, depth) if n > 1 else ("", 0, "")    # line 1 is the title
+        kind, level, rest = _section_heading(line, around, current, depth) if n > 1 else ("", 0, "")  # line 1 is the title
         if kind:
             depth, current = level, kind
             seen[n] = line
             out.append(f"## {words.CANONICAL_TITLE[kind]}")
         elif current == "increment" and level > depth and rest and not re.match(r"\s*\d", rest) and not _ITEM_HEAD.match(rest):
-            seen[n] = line                             # a Markdown sub-heading without a number opens an item as well
+            seen[n] = line  # a Markdown sub-heading without a number opens an item as well
             out.append(f"{'#' * level} 0. {rest}" if not _only_label(rest) else rest)
         else:
             out.append(line)
@@ -292,7 +317,7 @@ def _only_label(text: str) -> bool:
 
 
 def _section_heading(line: str, around: tuple[str, str], current: str, depth: int) -> tuple[str, int, str]:
-    """(kind, level, rest): kind is empty when the line opens no known section; level is the Markdown level, 2 for plain headings."""
+    """(kind, level, rest): kind is empty when the line opens no known section; level is Markdown's, 2 for plain headings."""
     if _TABLE_HEAD.match(line) or line[:1].isspace() or len(line) > 140:
         return "", 0, ""
     md = _MD.match(line)
@@ -308,13 +333,15 @@ def _section_heading(line: str, around: tuple[str, str], current: str, depth: in
         return heading_kind(title), 2, body
     before, after = around
     if before.strip() or re.search(r"[。；;.!?]\s*$|[：:].*\S", title) or not _wordy(title):
-        return "", 0, body                             # a plain line is a heading only when short, alone and without a sentence's end
+        return "", 0, body  # a plain line is a heading only when short, alone and without a sentence's end
     kind = heading_kind(title)
     bold = line.lstrip().startswith("**")
-    if numbered:                                       # `3. Main increments`, but not the first item of the increments
+    if numbered:  # `3. Main increments`, but not the first item of the increments
         opens = not after.strip() or (after[:1].isspace() and current != "increment")
         return (kind if opens and (current != "increment" or kind != "increment") else ""), 2, body
-    if re.match(r"[•●▪*+\-–|✅>\d]", body) or (current == "increment" and not bold and kind not in {"included", "not_included", "carry_over"}):
+    if re.match(r"[•●▪*+\-–|✅>\d]", body) or (
+        current == "increment" and not bold and kind not in {"included", "not_included", "carry_over"}
+    ):
         return "", 0, body
     return kind, 2, body
 

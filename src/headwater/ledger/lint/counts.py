@@ -19,13 +19,20 @@ _NOUNS: dict[str, tuple[str, str]] = {
     "adjacent": (r"(?:邻接(?!入库|备料|接入)(?:预备|条目|项)?|adjacent\b(?! (?:intake|with|cards?)))", r"邻接(?:预备|条目|项)"),
     "stored": (r"(?:paper[_ ]card\s*)?(?:邻接入库|adjacent intakes?)", r"(?:邻接入库|adjacent intakes?)"),
     "listed": (r"(?:增量|increments?\b)", r"(?!)"),
-    "ids": (r"(?:(?:citable|net-?new|new)\s+)*(?:arXiv (?:ids?\b|号|编号))", r"(?:arXiv (?:号|编号|ids?)|citable ids?)\s*(?:[：:]\s*)?(?:净增|新增|net-?new)?"),
+    "ids": (
+        r"(?:(?:citable|net-?new|new)\s+)*(?:arXiv (?:ids?\b|号|编号))",
+        r"(?:arXiv (?:号|编号|ids?)|citable ids?)\s*(?:[：:]\s*)?(?:净增|新增|net-?new)?",
+    ),
 }
 _ABOUT_OTHERS = words.rx(
-    r"对照|相比|对比|昨(?:日|晚|天)|上(?:一)?(?:轮|棒|期|次|篇)|前一?(?:日|晚|天)|e1prep（|compared|previous|yesterday|earlier|last (?:brief|round|evening|night)|than the"
+    r"对照|相比|对比|昨(?:日|晚|天)|上(?:一)?(?:轮|棒|期|次|篇)|前一?(?:日|晚|天)|e1prep（|compared|previous|yesterday|earlier|"
+    r"last (?:brief|round|evening|night)|than the"
 )
 _PART_OF = words.rx(r"其中|来自|之中|当中|里有|of which|of these|of them|among|from the|stem from|taken from|out of")
-_ONLY_THESE = words.rx(r"(?:只|仅|共|合计|总计|一共|列出|收录|列了|total|in all|altogether|lists?\b|contains?\b|holds?\b|carries|has\b)\W{0,3}(?:of )?$")
+_ONLY_THESE = words.rx(
+    r"(?:只|仅|共|合计|总计|一共|列出|收录|列了|total|in all|altogether|lists?\b|contains?\b|holds?\b|carries|has\b)"
+    r"\W{0,3}(?:of )?$"
+)
 _DAYS = words.rx(r"^\s*(?:days?|hours?|weeks?|months?|years?|minutes?|pages?|nights?|am|pm)\b")
 
 
@@ -80,11 +87,16 @@ def stated_and_listed(brief: Brief) -> Iterator[Finding]:
                 continue
             if count.value == n or (count.open_end and count.value <= n) or _PART_OF.search(before):
                 continue
-            if kind == "net_new" and count.value == 0 and n and not re.search(r"net-?new", sentence[count.start : count.end], re.IGNORECASE):
+            if (
+                kind == "net_new"
+                and count.value == 0
+                and n
+                and not re.search(r"net-?new", sentence[count.start : count.end], re.IGNORECASE)
+            ):
                 continue
             span = sentence[count.start : count.end]
             related = tuple(_status_place(i) if kind == "net_new" else i.place for i in items)
-            yield Finding(47, Place(line, span), f"\"{span.strip()}\" is stated, but the brief has {n} {noun}", f"{n}", related[:12])
+            yield Finding(47, Place(line, span), f'"{span.strip()}" is stated, but the brief has {n} {noun}', f"{n}", related[:12])
 
 
 def _status_place(item: Item) -> Place:
@@ -102,18 +114,45 @@ def same_noun_same_number(brief: Brief) -> Iterator[Finding]:
         line, sentence, count = next(t for t in told if t[2].value == odd)
         related = tuple(Place(n, s[c.start : c.end]) for n, s, c in told if c.value != odd)
         span = sentence[count.start : count.end]
-        yield Finding(47, Place(line, span), f"\"{span.strip()}\" here, {related[0].span!r} in line {related[0].line}", "one number for one thing", related)
+        yield Finding(
+            47,
+            Place(line, span),
+            f'"{span.strip()}" here, {related[0].span!r} in line {related[0].line}',
+            "one number for one thing",
+            related,
+        )
 
 
-_HEADED = {"increment": "increments", "adjacent": "adjacent items", "contradiction": "contradictions", "handle": "handles", "citable": "identifiers", "rejection": "rejections"}
+_HEADED = {
+    "increment": "increments",
+    "adjacent": "adjacent items",
+    "contradiction": "contradictions",
+    "handle": "handles",
+    "citable": "identifiers",
+    "rejection": "rejections",
+}
 
 
 def _heading_count(text: str) -> tuple[Count, str] | None:
     """The count a heading promises, the ordinal in front of it left out."""
-    flat = re.sub(r"^\s*#*\s*\**\s*(?:[一二三四五六七八九十]{1,3}、|\d{1,2}[.、)]\s|[IVX]{1,4}[.)]\s|(?:one|two|three|four|five|six|seven|eight)\s*[—–:-])", lambda m: " " * len(m[0]), text, flags=re.IGNORECASE)
-    for count in counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}", flat) + counts_of(rf"(?P<n>{NUMBER})(?=\s+[a-z])", flat) + counts_of(rf"[（(]\s*(?P<n>{NUMBER})\s*[)）]", flat):
+    flat = re.sub(
+        r"^\s*#*\s*\**\s*(?:[一二三四五六七八九十]{1,3}、|\d{1,2}[.、)]\s|[IVX]{1,4}[.)]\s|(?:one|two|three|four|five|six|seven|"
+        r"eight)\s*[—–:-])",
+        lambda m: " " * len(m[0]),
+        text,
+        flags=re.IGNORECASE,
+    )
+    for count in (
+        counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}", flat)
+        + counts_of(rf"(?P<n>{NUMBER})(?=\s+[a-z])", flat)
+        + counts_of(rf"[（(]\s*(?P<n>{NUMBER})\s*[)）]", flat)
+    ):
         before = flat[max(0, count.start - 3) : count.start]
-        if _DAYS.search(flat[count.end :]) or re.search(r"[第近前§.\d]$|last $|top $|past $", before.rstrip() or before, re.IGNORECASE) or re.match(r"[个]?(?:月|日|天|小时)", flat[count.end :]):
+        if (
+            _DAYS.search(flat[count.end :])
+            or re.search(r"[第近前§.\d]$|last $|top $|past $", before.rstrip() or before, re.IGNORECASE)
+            or re.match(r"[个]?(?:月|日|天|小时)", flat[count.end :])
+        ):
             continue
         if re.match(r"\s*(?:of|/)\s*\d", flat[count.end :]):
             continue
@@ -138,8 +177,11 @@ def heading_and_list(brief: Brief) -> Iterator[Finding]:
         if count.value in {len(items), len(ranked), *(groups.values() if section.kind == "citable" else ())}:
             continue
         yield Finding(
-            47, Place(section.line, heading[count.start : count.end].strip() or span), f"the heading promises {count.value}, the list below has {len(ranked)} {_HEADED[section.kind]}",
-            f"{len(ranked)}", tuple(i.place for i in ranked[:12]),
+            47,
+            Place(section.line, heading[count.start : count.end].strip() or span),
+            f"the heading promises {count.value}, the list below has {len(ranked)} {_HEADED[section.kind]}",
+            f"{len(ranked)}",
+            tuple(i.place for i in ranked[:12]),
         )
 
 
@@ -151,12 +193,20 @@ def group_and_list(brief: Brief) -> Iterator[Finding]:
         if item.group:
             groups.setdefault((item.group, item.line), []).append(item)
     for (group, line), items in groups.items():
-        inside = re.search(rf"[（(]\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|ids?\b|works?\b|papers?\b|entries\b)?\s*[）)]", group, re.IGNORECASE)
+        inside = re.search(
+            rf"[（(]\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|ids?\b|works?\b|papers?\b|entries\b)?\s*[）)]", group, re.IGNORECASE
+        )
         if inside:
             stated = counts_of(rf"(?P<n>{NUMBER})", inside["n"])[0].value
             here = [i for i in items if i.ids]
             if here and stated != len(here) and (len(items) > 1 or len({i.line for i in items}) == 1):
-                yield Finding(47, Place(line, inside[0]), f"{inside[0]} is stated, the list has {len(here)} identifiers", str(len(here)), tuple(i.place for i in here[:12]))
+                yield Finding(
+                    47,
+                    Place(line, inside[0]),
+                    f"{inside[0]} is stated, the list has {len(here)} identifiers",
+                    str(len(here)),
+                    tuple(i.place for i in here[:12]),
+                )
 
 
 @check(47)
@@ -169,10 +219,21 @@ def stated_ids(brief: Brief) -> Iterator[Finding]:
     fine = {len(citable), len({n for i in citable for n in i.ids[:1]}), *groups}
     for line, sentence, count in _statements(brief, "ids", {"status", "footer", "summary"}):
         around = sentence[max(0, count.start - 24) : count.end + 6]
-        if count.value in fine or count.value > 60 or _PART_OF.search(around) or re.search(r"基线|baseline|文档|document|约|about", around, re.IGNORECASE):
+        if (
+            count.value in fine
+            or count.value > 60
+            or _PART_OF.search(around)
+            or re.search(r"基线|baseline|文档|document|约|about", around, re.IGNORECASE)
+        ):
             continue
         span = sentence[count.start : count.end]
-        yield Finding(47, Place(line, span), f"\"{span.strip()}\" is stated, the list of citable identifiers has {len(citable)}", str(len(citable)), tuple(i.place for i in citable[:12]))
+        yield Finding(
+            47,
+            Place(line, span),
+            f'"{span.strip()}" is stated, the list of citable identifiers has {len(citable)}',
+            str(len(citable)),
+            tuple(i.place for i in citable[:12]),
+        )
 
 
 @check(47)
@@ -187,7 +248,13 @@ def summary_rows(brief: Brief) -> Iterator[Finding]:
     for rank, item in wanted.items():
         if rank not in rows:
             first = next(iter(rows.values()))
-            yield Finding(47, Place(item.line, item.place.span), f"item {rank} is missing from the summary table", "one row per item", (first.place,))
+            yield Finding(
+                47,
+                Place(item.line, item.place.span),
+                f"item {rank} is missing from the summary table",
+                "one row per item",
+                (first.place,),
+            )
     for rank, row in rows.items():
         if rank not in listed:
             yield Finding(47, row.place, f"row {rank} of the summary table has no item above", "one row per item")

@@ -12,23 +12,44 @@ from headwater.ledger.lint.brief import Brief, Item
 from headwater.ledger.lint.finding import Finding, Place
 from headwater.ledger.lint.numerals import value_of
 from headwater.ledger.lint.registry import check
-from headwater.ledger.parse.ids import ArxivId, find_dates, find_ids
+from headwater.ledger.parse.ids import ArxivId, IdMention, find_dates, find_ids
 
-_VERSION_DATE = re.compile(r"(?<![\w.])v(?P<v>\d{1,2})\b\s*[(（,，:：·]?\s*(?:dated|of|from|on|submitted|posted|发布于|提交于|于)?\s*(?P<d>20\d\d-\d{1,2}(?:-\d{1,2})?)(?!\d)", re.IGNORECASE)
-_SUBMITTED = re.compile(r"(?:submitted|posted|first version|首次提交|提交于|挂出)\s*(?:on|于|：|:)?\s*(?P<d>20\d\d-\d{1,2}-\d{1,2})", re.IGNORECASE)
+_VERSION_DATE = re.compile(
+    r"(?<![\w.])v(?P<v>\d{1,2})\b\s*[(（,，:：·]?\s*(?:dated|of|from|on|submitted|posted|发布于|提交于|"
+    r"于)?\s*(?P<d>20\d\d-\d{1,2}(?:-\d{1,2})?)(?!\d)",
+    re.IGNORECASE,
+)
+_SUBMITTED = re.compile(
+    r"(?:submitted|posted|first version|首次提交|提交于|挂出)\s*(?:on|于|：|:)?\s*(?P<d>20\d\d-\d{1,2}-\d{1,2})", re.IGNORECASE
+)
 _MONTH_TAG = re.compile(r"(?:^|[·|,，;；（(]\s*)(?P<d>20\d\d-\d{2})\s*(?=[）)·|,，;；]|$)")
 _AGE = re.compile(
     r"(?:v(?P<v>\d{1,2})\s*(?:发布|上线|公开|提交)?(?:后|至今|距今)?\s*(?:约|近|已|大约)?\s*(?P<n>\d{1,2}|[一二三四五六七八九十两]{1,3})\s*个?月)|"
-    r"(?:(?:about|some|roughly|nearly)?\s*(?P<n2>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) months? (?:after|since|past) (?:the )?v(?P<v2>\d{1,2}))", re.IGNORECASE,
+    r"(?:(?:(?:about|some|roughly|nearly)\s)?(?P<n2>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) "
+    r"months? (?:after|since|past) (?:the )?v(?P<v2>\d{1,2}))",
+    re.IGNORECASE,
 )
-_DAYS_OLD = re.compile(r"(?P<d>20\d\d-\d{2}-\d{2})[^，。；;,\n]{0,12}?[，,]?\s*(?:距今|至今|已过|已有)\s*(?:约)?\s*(?P<n>\d{1,3})\s*天|(?P<d2>20\d\d-\d{2}-\d{2})\s*\((?:that is )?(?P<n2>\d{1,3}) days ago\)", re.IGNORECASE)
+_DAYS_OLD = re.compile(
+    r"(?P<d>20\d\d-\d{2}-\d{2})[^，。；;,\n]{0,12}?[，,]?\s*(?:距今|至今|已过|已有)\s*(?:约)?\s*(?P<n>\d{1,3})\s*天|"
+    r"(?P<d2>20\d\d-\d{2}-\d{2})\s*\((?:that is )?(?P<n2>\d{1,3}) days ago\)",
+    re.IGNORECASE,
+)
 _WEEKDAY = re.compile(
-    r"(?P<d>20\d\d-\d{2}-\d{2})\s*[（(,，]?\s*(?:(?:周|星期|礼拜)(?P<zh>[一二三四五六日天])|(?P<en>Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b)|\b(?P<en2>Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+(?P<d2>20\d\d-\d{2}-\d{2})", re.IGNORECASE)
+    r"(?P<d>20\d\d-\d{2}-\d{2})\s*[（(,，]?\s*(?:(?:周|星期|礼拜)(?P<zh>[一二三四五六日天])|(?P<en>Mon|Tue|Wed|Thu|Fri|Sat|"
+    r"Sun)[a-z]*\b)|\b(?P<en2>Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+(?P<d2>20\d\d-\d{2}-\d{2})",
+    re.IGNORECASE,
+)
 _IMPOSSIBLE = re.compile(r"(?<![\d.-])(?P<d>(?:19|20)\d\d-(?P<m>\d{2})-(?P<day>\d{2}))(?![\d-])")
 _WINDOW = re.compile(
-    r"(?P<a>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)\s*(?:→|->|–|—|~|至|到|to|until)\s*(?P<b>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)(?P<tail>[^\n]{0,24})", re.IGNORECASE)
+    r"(?P<a>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)\s*(?:→|->|–|—|~|至|到|to|until)\s*(?P<b>20\d\d-\d{2}-\d{2}(?:[ "
+    r"T]\d{1,2}:\d{2})?)(?P<tail>[^\n]{0,24})",
+    re.IGNORECASE,
+)
 _LENGTH = re.compile(r"(?:约|about|~|approx\.?)?\s*(?P<n>\d{1,4})\s*(?P<u>h\b|hours?|小时|天|日|days?)", re.IGNORECASE)
-_GENERATED = re.compile(r"(?:生成时间|生成于|generated(?: at| on)?|written at|compiled at)\s*[：:]?\s*(?P<d>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)", re.IGNORECASE)
+_GENERATED = re.compile(
+    r"(?:生成时间|生成于|generated(?: at| on)?|written at|compiled at)\s*[：:]?\s*(?P<d>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)",
+    re.IGNORECASE,
+)
 _FUTURE_OK = words.rx(r"将|预计|计划|截止|deadline|will|planned|expected|upcoming|forthcoming|due|scheduled|拟|待")
 
 
@@ -72,12 +93,16 @@ def version_dates(brief: Brief) -> Iterator[Finding]:
                 year, month = ArxivId(number).month or (0, 0)
                 related = () if any(i.value == number for i in ids) or not item else (Place(item.line, number),)
                 yield Finding(
-                    51, Place(line, m[0].strip("（( ,，")), f"identifier {number} is of {year}-{month:02d}, but v{version} is dated {m['d']}",
-                    f"v1 in {year}-{month:02d}" if version == 1 else f"v{version} not before {year}-{month:02d}", related, "calendar",
+                    51,
+                    Place(line, m[0].strip("（( ,，")),
+                    f"identifier {number} is of {year}-{month:02d}, but v{version} is dated {m['d']}",
+                    f"v1 in {year}-{month:02d}" if version == 1 else f"v{version} not before {year}-{month:02d}",
+                    related,
+                    "calendar",
                 )
 
 
-def _nearest(ids: list, at: int, text: str) -> str:  # type: ignore[type-arg]
+def _nearest(ids: list[IdMention], at: int, text: str) -> str:
     """The last identifier before a place in the same bullet, without a sentence's end between them."""
     before = [i for i in ids if i.end <= at and not re.search(r"[。；;]|\s-\s", text[i.end : at])]
     return before[-1].value if before else ""
@@ -93,7 +118,14 @@ def month_tags(brief: Brief) -> Iterator[Finding]:
         for piece in item.pieces:
             for m in _MONTH_TAG.finditer(piece.text):
                 if month and m["d"] != f"{month[0]}-{month[1]:02d}":
-                    yield Finding(51, piece.place(m["d"]), f"{item.ids[0]} is of {month[0]}-{month[1]:02d}, the list says {m['d']}", f"{month[0]}-{month[1]:02d}", (), "calendar")
+                    yield Finding(
+                        51,
+                        piece.place(m["d"]),
+                        f"{item.ids[0]} is of {month[0]}-{month[1]:02d}, the list says {m['d']}",
+                        f"{month[0]}-{month[1]:02d}",
+                        (),
+                        "calendar",
+                    )
 
 
 @check(51)
@@ -107,17 +139,34 @@ def from_the_future(brief: Brief) -> Iterator[Finding]:
         month = ArxivId(number).month
         if month and date(*month, 1) > today + timedelta(days=1) and number not in told:
             told.add(number)
-            yield Finding(51, Place(line, brief.lines[line - 1][start:end]), f"{number} is of {month[0]}-{month[1]:02d}, the brief of {today}", "an identifier that existed", (), "calendar")
+            yield Finding(
+                51,
+                Place(line, brief.lines[line - 1][start:end]),
+                f"{number} is of {month[0]}-{month[1]:02d}, the brief of {today}",
+                "an identifier that existed",
+                (),
+                "calendar",
+            )
     for line, text in brief.text_lines():
         for m in _VERSION_DATE.finditer(text):
             when = _day(m["d"])
             if when and when > today + timedelta(days=1) and not _FUTURE_OK.search(text[max(0, m.start() - 20) : m.end() + 10]):
-                yield Finding(51, Place(line, m[0].strip("（( ,，")), f"v{m['v']} is dated {m['d']}, after the brief ({today})", f"a date up to {today}", (), "calendar")
+                yield Finding(
+                    51,
+                    Place(line, m[0].strip("（( ,，")),
+                    f"v{m['v']} is dated {m['d']}, after the brief ({today})",
+                    f"a date up to {today}",
+                    (),
+                    "calendar",
+                )
 
 
 def _venues() -> re.Pattern[str]:
     names = sorted((n for f in facts.load("venues") for n in (f["name"], *f.get("aliases", []))), key=len, reverse=True)
-    return re.compile(rf"(?<![\w-])(?P<v>{'|'.join(map(re.escape, names))})(?:\s*['’]?\s*(?P<y2>\d\d)(?!\d)|\s*[-,]?\s*(?P<y>20\d\d))", re.IGNORECASE)
+    return re.compile(
+        rf"(?<![\w-])(?P<v>{'|'.join(map(re.escape, names))})(?:\s*['’]?\s*(?P<y2>\d\d)(?!\d)|\s*[-,]?\s*(?P<y>20\d\d))",
+        re.IGNORECASE,
+    )
 
 
 def venue_end(name: str, year: int) -> tuple[date, dict[str, object]] | None:
@@ -129,7 +178,7 @@ def venue_end(name: str, year: int) -> tuple[date, dict[str, object]] | None:
 
 @check(51)
 def venue_dates(brief: Brief) -> Iterator[Finding]:
-    """A meeting that was over more than a month before the identifier was given out, or is not over although called a thing of the past."""
+    """A meeting that was over more than a month before the identifier was given out."""
     pattern = _venues()
     for item in brief.of("increment", "citable", "adjacent", "carry_over"):
         told: set[str] = set()
@@ -147,8 +196,13 @@ def venue_dates(brief: Brief) -> Iterator[Finding]:
                 if len(late) == len(numbers):
                     told.add(m[0].lower())
                     yield Finding(
-                        51, piece.place(m[0]), f"{m[0]} ended on {end}, but identifier {late[0]} is of 20{late[0][:2]}-{late[0][2:4]} ({facts.cite(fact)})",
-                        "a venue after the preprint, or a checked reference", (Place(item.line, late[0]),) if late[0] in brief.lines[item.line - 1] else (), "facts",
+                        51,
+                        piece.place(m[0]),
+                        f"{m[0]} ended on {end}, but identifier {late[0]} is of 20{late[0][:2]}-{late[0][2:4]} "
+                        f"({facts.cite(fact)})",
+                        "a venue after the preprint, or a checked reference",
+                        (Place(item.line, late[0]),) if late[0] in brief.lines[item.line - 1] else (),
+                        "facts",
                     )
 
 
@@ -183,12 +237,26 @@ def ages(brief: Brief) -> Iterator[Finding]:
             when, at = dated[key]
             months = (today - when).days / 30.44
             if abs(months - n) > max(1.0, 0.15 * n):
-                yield Finding(51, Place(line, m[0].strip()), f"v{key[1]} is of {when}: {months:.1f} months before {today}, not {n}", f"about {round(months)} months", (Place(at, str(when)),), "calendar")
+                yield Finding(
+                    51,
+                    Place(line, m[0].strip()),
+                    f"v{key[1]} is of {when}: {months:.1f} months before {today}, not {n}",
+                    f"about {round(months)} months",
+                    (Place(at, str(when)),),
+                    "calendar",
+                )
         for m in _DAYS_OLD.finditer(text):
             when = _day(m["d"] or m["d2"])
             n = int(m["n"] or m["n2"])
             if when and abs((today - when).days - n) > 1:
-                yield Finding(51, Place(line, m[0].strip()), f"{when} is {(today - when).days} days before {today}, not {n}", f"{(today - when).days} days", (), "calendar")
+                yield Finding(
+                    51,
+                    Place(line, m[0].strip()),
+                    f"{when} is {(today - when).days} days before {today}, not {n}",
+                    f"{(today - when).days} days",
+                    (),
+                    "calendar",
+                )
 
 
 @check(51)
@@ -197,9 +265,13 @@ def weekdays_and_calendar(brief: Brief) -> Iterator[Finding]:
     for line, text in brief.text_lines():
         for m in _WEEKDAY.finditer(text):
             when = _day(m["d"] or m["d2"])
-            stated = "一二三四五六日".find((m["zh"] or "x").replace("天", "日")) if m["zh"] else "mon tue wed thu fri sat sun".split().index((m["en"] or m["en2"]).lower()[:3])
+            stated = (
+                "一二三四五六日".find((m["zh"] or "x").replace("天", "日"))
+                if m["zh"]
+                else ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index((m["en"] or m["en2"]).lower()[:3])
+            )
             if when and when.weekday() != stated:
-                name = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()[when.weekday()]
+                name = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"][when.weekday()]
                 yield Finding(51, Place(line, m[0].strip("（( ")), f"{when} was a {name}", name, (), "calendar")
         for m in _IMPOSSIBLE.finditer(text):
             if _day(m["d"]) is None and 1 <= int(m["m"]) <= 99:
@@ -224,11 +296,27 @@ def window_and_generation(brief: Brief) -> Iterator[Finding]:
     when = _moment(made[1]["d"]) if made else None
     titled = next((d.value for n, t in head[:1] for d in find_dates(t) if len(d.value) == 10), "")
     if made and when and titled and titled != str(when.date()):
-        yield Finding(2, Place(made[0], made[1][0]), f"generated {when.date()}, the title says {titled}", "one day", (Place(head[0][0], titled),), "calendar")
+        yield Finding(
+            2,
+            Place(made[0], made[1][0]),
+            f"generated {when.date()}, the title says {titled}",
+            "one day",
+            (Place(head[0][0], titled),),
+            "calendar",
+        )
     for n, text in head:
         for m in _WINDOW.finditer(text):
             a, b = _moment(m["a"]), _moment(m["b"])
-            if not a or not b or (m.start() and not re.search(r"窗口|window|period|cover|时段|区间", text[max(0, m.start() - 16) : m.start()], re.IGNORECASE)):
+            if (
+                not a
+                or not b
+                or (
+                    m.start()
+                    and not re.search(
+                        r"窗口|window|period|cover|时段|区间", text[max(0, m.start() - 16) : m.start()], re.IGNORECASE
+                    )
+                )
+            ):
                 continue
             span = f"{m['a']}{text[m.end('a') : m.start('b')]}{m['b']}"
             if b <= a:
@@ -239,6 +327,20 @@ def window_and_generation(brief: Brief) -> Iterator[Finding]:
                 hours = (b - a).total_seconds() / 3600
                 stated = int(length["n"]) * (1 if length["u"].lower().startswith(("h", "小")) else 24)
                 if abs(hours - stated) > max(1.0, 0.1 * stated):
-                    yield Finding(2, Place(n, f"{span}{m['tail'][: length.end()]}"), f"the window has {hours:g} hours, {length[0].strip()} is stated", f"{hours:g} h", (), "calendar")
+                    yield Finding(
+                        2,
+                        Place(n, f"{span}{m['tail'][: length.end()]}"),
+                        f"the window has {hours:g} hours, {length[0].strip()} is stated",
+                        f"{hours:g} h",
+                        (),
+                        "calendar",
+                    )
             if when and when.hour + when.minute and b > when and ":" in m["b"]:
-                yield Finding(2, Place(n, span), f"the window ends after the brief was generated ({when})", "an end up to the time of generation", (), "calendar")
+                yield Finding(
+                    2,
+                    Place(n, span),
+                    f"the window ends after the brief was generated ({when})",
+                    "an end up to the time of generation",
+                    (),
+                    "calendar",
+                )

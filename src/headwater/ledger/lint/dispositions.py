@@ -12,7 +12,8 @@ from headwater.ledger.lint.registry import check
 
 # words that dispose of an identifier on the spot, in its own entry or in the heading of its group
 _DISPOSED = words.rx(
-    r"仅?登记|备查|不作为增量|不计入|不入|弱相关|不相关|无关|剔除|重复|已收|已在|沿用|待锚入|已锚入|未纳入|增量\s*\d|邻接|背景|候选|排队|精读|待读|register|weakly|off[- ]topic|not (?:an )?increment|duplicate|carried|"
+    r"仅?登记|备查|不作为增量|不计入|不入|弱相关|不相关|无关|剔除|重复|已收|已在|沿用|待锚入|已锚入|未纳入|增量\s*\d|邻接|背景|"
+    r"候选|排队|精读|待读|register|weakly|off[- ]topic|not (?:an )?increment|duplicate|carried|"
     r"rejected|background|adjacent|increment \d|already|queued|to read|reading list|watch"
 )
 _USING = ("increment", "adjacent", "rejection", "carry_over")
@@ -23,7 +24,11 @@ def _users(brief: Brief, number: str, name: str) -> list[Item]:
     key = name_key(name) if name and name != number else ""
     out = []
     for item in brief.of(*_USING):
-        if number in item.ids or any(number in p.text for p in item.pieces if item.kind != "increment" or p.key in {"title", "points", "links", ""}) or key and key in item.name_keys:
+        if (
+            number in item.ids
+            or any(number in p.text for p in item.pieces if item.kind != "increment" or p.key in {"title", "points", "links", ""})
+            or (key and key in item.name_keys)
+        ):
             out.append(item)
     return out
 
@@ -43,7 +48,9 @@ def listed_and_used(brief: Brief) -> Iterator[Finding]:
             continue
         span = next((f"arXiv:{number}" for p in entry.pieces if f"arXiv:{number}" in p.text), number)
         yield Finding(
-            48, Place(entry.line, span), f"{number} stands in the list of citable identifiers only; no item, adjacent row or rejection uses it",
+            48,
+            Place(entry.line, span),
+            f"{number} stands in the list of citable identifiers only; no item, adjacent row or rejection uses it",
             "one disposition: increment, adjacent, rejected, carried over, or register only",
         )
 
@@ -58,7 +65,13 @@ def used_and_listed(brief: Brief) -> Iterator[Finding]:
     for item in brief.of("increment"):
         for number in item.ids:
             if number in item.title and number not in listed:
-                yield Finding(48, Place(item.line, number), f"{number} is an increment but not in the list of citable identifiers", "list it", (first.place,))
+                yield Finding(
+                    48,
+                    Place(item.line, number),
+                    f"{number} is an increment but not in the list of citable identifiers",
+                    "list it",
+                    (first.place,),
+                )
 
 
 @check(48)
@@ -72,7 +85,10 @@ def one_use(brief: Brief) -> Iterator[Finding]:
             if number in seen and seen[number] is not item:
                 other = seen[number]
                 yield Finding(
-                    48, Place(item.line, number), f"{number} is {item.kind} {item.rank} here and {other.kind} {other.rank} in line {other.line}", "one item per work",
+                    48,
+                    Place(item.line, number),
+                    f"{number} is {item.kind} {item.rank} here and {other.kind} {other.rank} in line {other.line}",
+                    "one item per work",
                     (Place(other.line, number),),
                 )
             seen.setdefault(number, item)

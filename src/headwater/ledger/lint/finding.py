@@ -42,6 +42,12 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "file": self.file, "rule": self.rule, "line": self.place.line, "span": self.place.span, "message": self.message,
-            "expected": self.expected, "related": [p.as_json() for p in self.related], "needs": self.needs,
+            "file": self.file,
+            "rule": self.rule,
+            "line": self.place.line,
+            "span": self.place.span,
+            "message": self.message,
+            "expected": self.expected,
+            "related": [p.as_json() for p in self.related],
+            "needs": self.needs,
         }

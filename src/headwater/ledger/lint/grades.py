@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from headwater.ledger import facts
 from headwater.ledger.lint import words
@@ -13,9 +14,17 @@ from headwater.ledger.lint.registry import check
 from headwater.ledger.parse.ids import find_ids
 from headwater.ledger.parse.quantity import find_quantities
 
-_REASONS = re.compile(r"[（(](?P<in>[^）)]*(?:[（(][^）)]*[）)][^）)]*)*)[）)]|[：:—–-]\s*(?P<after>[^。]+)|\b(?:because|since|as|given)\b\s*(?P<why>[^.。]+)|因为?(?P<yin>[^。]+)")
-_INFERRED = words.rx(r"推测|推断|猜测|疑似|应为|可能(?:是|为)|大概|据.{0,12}(?:推|判断)|inferred|guess(?:ed)?|presum|probably|likely|assum|supposed|deduced|by analogy")
-_FROM_OTHER = words.rx(r"同源|同(?:一)?(?:方向|主题|系列|风格)|另一篇|另文|相似|类似|same (?:topic|direction|style|series|line|group as)|another (?:paper|work)|other (?:paper|work)|a (?:related|similar|previous|earlier) (?:paper|work)|similar (?:paper|work)")
+_REASONS = re.compile(
+    r"[（(](?P<in>[^）)]*(?:[（(][^）)]*[）)][^）)]*)*)[）)]|[：:—–-]\s*(?P<after>[^。]+)|\b(?:because|since|as|"
+    r"given)\b\s*(?P<why>[^.。]+)|因为?(?P<yin>[^。]+)"
+)
+_INFERRED = words.rx(
+    r"推测|推断|猜测|疑似|应为|可能(?:是|为)|大概|据.{0,12}(?:推|判断)|inferred|guess(?:ed)?|presum|probably|likely|assum|supposed|deduced|by analogy"
+)
+_FROM_OTHER = words.rx(
+    r"同源|同(?:一)?(?:方向|主题|系列|风格)|另一篇|另文|相似|类似|same (?:topic|direction|style|series|line|group as)|another "
+    r"(?:paper|work)|other (?:paper|work)|a (?:related|similar|previous|earlier) (?:paper|work)|similar (?:paper|work)"
+)
 
 
 def grade_of(text: str) -> int | None:
@@ -58,11 +67,22 @@ def weak_reasons_for_a_high_grade(brief: Brief) -> Iterator[Finding]:
         if n < 4 or not reasons:
             continue
         kinds = _kinds(reasons)
-        weak = next((k for k in kinds if k in {"stored", "cited"}), "") or ("affiliation" if kinds and set(kinds) == {"affiliation"} else "")
-        strong = sum(k == "other" for k in kinds) and weak == "cited" and re.search(r"同行评审|复现|独立|peer|reproduc|independent|replicat", reasons, re.IGNORECASE)
+        weak = next((k for k in kinds if k in {"stored", "cited"}), "") or (
+            "affiliation" if kinds and set(kinds) == {"affiliation"} else ""
+        )
+        strong = (
+            sum(k == "other" for k in kinds)
+            and weak == "cited"
+            and re.search(r"同行评审|复现|独立|peer|reproduc|independent|replicat", reasons, re.IGNORECASE)
+        )
         if weak and not strong:
             told = {"stored": "that a card is stored", "cited": "the number of citations", "affiliation": "affiliation alone"}[weak]
-            yield Finding(57, piece.place(), f"{brief.subject(item)} is graded high, and {told} is given as a reason", "reasons about the evidence: peer review, code, independent numbers")
+            yield Finding(
+                57,
+                piece.place(),
+                f"{brief.subject(item)} is graded high, and {told} is given as a reason",
+                "reasons about the evidence: peer review, code, independent numbers",
+            )
 
 
 @check(34)
@@ -76,15 +96,46 @@ def graded_without_a_number(brief: Brief) -> Iterator[Finding]:
             continue
         if any(words.MISSING_NUMBERS.search(p.text) for p in item.pieces):
             continue
-        yield Finding(34, piece.place(), f"{brief.subject(item)} is graded {piece.text.split('（')[0].split('(')[0].strip()} without one measured number in its key points", "at least one typed result, or a sentence that none is given", (points[0].place(points[0].text[:60]),))
+        yield Finding(
+            34,
+            piece.place(),
+            f"{brief.subject(item)} is graded {piece.text.split('（')[0].split('(')[0].strip()} without one measured number in "
+            f"its key points",
+            "at least one typed result, or a sentence that none is given",
+            (points[0].place(points[0].text[:60]),),
+        )
 
 
-_UNITS = frozenset({"%", "×", "GB/s", "TB/s", "tok/s", "tokens/s", "ms", "s", "秒", "毫秒", "QPS", "req/s", "个百分点", "pp", "分钟", "小时", "kW", "W"})
+_UNITS = frozenset(
+    {
+        "%",
+        "×",
+        "GB/s",
+        "TB/s",
+        "tok/s",
+        "tokens/s",
+        "ms",
+        "s",
+        "秒",
+        "毫秒",
+        "QPS",
+        "req/s",
+        "个百分点",
+        "pp",
+        "分钟",
+        "小时",
+        "kW",
+        "W",
+    }
+)
 
 
 def _measured(text: str) -> bool:
     """A percentage, factor, rate, latency or score stands in the text."""
-    return any(q.unit in _UNITS or q.metric in {"accuracy", "goodput", "ttft", "tpot"} or (q.unit == "" and "." in q.raw) for q in find_quantities(text))
+    return any(
+        q.unit in _UNITS or q.metric in {"accuracy", "goodput", "ttft", "tpot"} or (q.unit == "" and "." in q.raw)
+        for q in find_quantities(text)
+    )
 
 
 @check(27)
@@ -95,10 +146,15 @@ def inferred_affiliation(brief: Brief) -> Iterator[Finding]:
             guess = _INFERRED.search(piece.text)
             others = [m.value for m in find_ids(piece.text) if m.kind == "arxiv" and m.value not in item.ids]
             if guess and (others or _FROM_OTHER.search(piece.text)):
-                yield Finding(27, piece.place(), f"the affiliation of {brief.subject(item)} is inferred from another work{f' ({others[0]})' if others else ''}", "the affiliation the work states, or \"not stated\"")
+                yield Finding(
+                    27,
+                    piece.place(),
+                    f"the affiliation of {brief.subject(item)} is inferred from another work{f' ({others[0]})' if others else ''}",
+                    'the affiliation the work states, or "not stated"',
+                )
 
 
-def known_work(item: Item) -> dict[str, object] | None:
+def known_work(item: Item) -> dict[str, Any] | None:
     """The fact entry of the first identifier that has one."""
     table = {f["id"]: f for f in facts.load("works")}
     return next((table[i] for i in item.ids if i in table), None)
@@ -114,10 +170,17 @@ def authors_against_facts(brief: Brief) -> Iterator[Finding]:
         for piece in item.get("authors"):
             wrong = _contradicted(piece.text, fact)
             if wrong:
-                yield Finding(27, piece.place(), f"{brief.subject(item)}: {'; '.join(wrong)} ({facts.cite(fact)})", "authors and affiliation as the work states them", (), "facts")
+                yield Finding(
+                    27,
+                    piece.place(),
+                    f"{brief.subject(item)}: {'; '.join(wrong)} ({facts.cite(fact)})",
+                    "authors and affiliation as the work states them",
+                    (),
+                    "facts",
+                )
 
 
-def _contradicted(text: str, fact: dict[str, object]) -> list[str]:
+def _contradicted(text: str, fact: dict[str, Any]) -> list[str]:
     out = []
     if words.AUTHOR_ONLY.search(text) and isinstance(fact.get("authors"), int) and fact["authors"] != 1:
         out.append(f"called single-author, it has {fact['authors']} authors")
@@ -138,6 +201,12 @@ def low_grade_on_wrong_bibliography(brief: Brief) -> Iterator[Finding]:
         wrong = _contradicted(reasons, fact)
         if wrong:
             related = tuple(p.place(p.text[:60]) for p in item.get("authors")[:1])
-            yield Finding(57, piece.place(), f"the grade of {brief.subject(item)} rests on bibliographic data that do not hold: {'; '.join(wrong)} ({facts.cite(fact)})", "a grade from the evidence; bibliography graded apart", related, "facts")
-
-
+            yield Finding(
+                57,
+                piece.place(),
+                f"the grade of {brief.subject(item)} rests on bibliographic data that do not hold: {'; '.join(wrong)} "
+                f"({facts.cite(fact)})",
+                "a grade from the evidence; bibliography graded apart",
+                related,
+                "facts",
+            )

@@ -19,8 +19,13 @@ _TYPE = re.compile(r"\b(?P<t>HBM\d?[eE]?|GDDR\d[xX]?|LPDDR\d[xX]?)\b", re.IGNORE
 _YEAR = re.compile(r"^\s*(?P<y>20[12]\d)\s*(?:年)?\s*$")
 _LINK = words.rx(r"NVLink|互联|互连|卡间|interconnect|link|xGMI|ICI")
 _OTHER_BUS = words.rx(r"PCI-?e|网络|以太|network|InfiniBand|NIC|RDMA|SSD|NVMe|磁盘|disk|host|主机|L2|cache")
-_ACHIEVED = words.rx(r"实测|达到|跑到|利用|仅用|占用|使用|achiev|measur|sustain|reach|observ|used|usage|utili[sz]|effective|有效|需要|requires?|needs?|only uses")
-_SPEC = words.rx(r"(?:显存|内存|memory|HBM)?\s*(?:带宽|bandwidth)\s*(?:为|是|仅|只有|达|of|is|at|=|:|：)?\s*(?:only|just|about|约|仅)?\s*$|[（(,，]\s*$|(?:has|offers?|with|配备|配|具有|拥有|提供)\s*(?:only|just|仅|only about)?\s*$")
+_ACHIEVED = words.rx(
+    r"实测|达到|跑到|利用|仅用|占用|使用|achiev|measur|sustain|reach|observ|used|usage|utili[sz]|effective|有效|需要|requires?|needs?|only uses"
+)
+_SPEC = words.rx(
+    r"(?:显存|内存|memory|HBM)?\s*(?:带宽|bandwidth)\s*(?:为|是|仅|只有|达|of|is|at|=|:|：)?\s*(?:only|just|about|约|仅)?\s*$|"
+    r"[（(,，]\s*$|(?:has|offers?|with|配备|配|具有|拥有|提供)\s*(?:only|just|仅|only about)?\s*$"
+)
 
 
 @cache
@@ -28,11 +33,23 @@ def _patterns() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
     """(name pattern, fact), longest names first."""
     pairs = [(n, f) for f in facts.load("hardware") for n in (f["name"], *f.get("aliases", []))]
     pairs.sort(key=lambda p: -len(p[0]))
-    return tuple((re.compile(rf"(?<![\w.-])(?P<name>{re.escape(n).replace(chr(92) + ' ', '[ -]?')})(?:[- ]?(?:SXM\d?|PCIe|NVL\d*))?(?:[- ](?P<mem>\d{{2,3}})\s?GB?)?(?![\w-])", re.IGNORECASE if len(n) > 4 else 0), f) for n, f in pairs)
+    return tuple(
+        (
+            re.compile(
+                rf"(?<![\w.-])(?P<name>{re.escape(n).replace(chr(92) + ' ', '[ -]?')})(?:[- ]?(?:SXM\d?|PCIe|NVL\d*))?(?:[- "
+                rf"](?P<mem>\d{{2,3}})\s?GB?)?(?![\w-])",
+                re.IGNORECASE if len(n) > 4 else 0,
+            ),
+            f,
+        )
+        for n, f in pairs
+    )
 
 
 def _mentions(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any]]]:
     taken: list[tuple[int, int]] = []
+    if not any(c.isdigit() for c in text):
+        return
     for pattern, fact in _patterns():
         for m in pattern.finditer(text):
             if not any(m.start() < e and m.end() > s for s, e in taken):
@@ -77,8 +94,18 @@ def _bandwidth_wrong(told: str, own: bool, fact: dict[str, Any]) -> str:
 def _memory_wrong(told: str, own: bool, fact: dict[str, Any]) -> str:
     for g in _MEMORY.finditer(told):
         before = told[: g.start()]
-        spec = (own and re.fullmatch(r"[^\d]{0,10}", before)) or re.search(r"(?:has|with|offers?|配备?|自带|拥有)\s*(?:only\s*)?$|(?:显存|memory)\s*(?:为|是|容量|of|is)?\s*$", before, re.IGNORECASE)
-        if spec and not _ACHIEVED.search(told) and int(g["n"]) not in fact["memory_gb"] and int(g["n"]) >= 8 and not re.search(r"[×x*]\s*$|总|共|total", before):
+        spec = (own and re.fullmatch(r"[^\d]{0,10}", before)) or re.search(
+            r"(?:has|with|offers?|配备?|自带|拥有)\s*(?:only\s*)?$|(?:显存|memory)\s*(?:为|是|容量|of|is)?\s*$",
+            before,
+            re.IGNORECASE,
+        )
+        if (
+            spec
+            and not _ACHIEVED.search(told)
+            and int(g["n"]) not in fact["memory_gb"]
+            and int(g["n"]) >= 8
+            and not re.search(r"[×x*]\s*$|总|共|total", before)
+        ):
             return f"{g[0]} memory; {fact['name']} has {' / '.join(map(str, fact['memory_gb']))} GB"
     return ""
 
@@ -92,7 +119,7 @@ def _type_wrong(told: str, own: bool, fact: dict[str, Any]) -> str:
 
 def _same_type(stated: str, known: str) -> bool:
     a, b = stated.upper(), known.upper()
-    return a == b or (a == "HBM" or b == "HBM") and a[:3] == b[:3]
+    return a == b or ((a == "HBM" or b == "HBM") and a[:3] == b[:3])
 
 
 @check(54)
@@ -104,7 +131,9 @@ def hardware_facts(brief: Brief) -> Iterator[Finding]:
         starts = [m.start() for m, _ in mentions]
         for m, fact in mentions:
             told, own = _reach(text, m, starts)
-            wrong = [w for w in (_bandwidth_wrong(told, own, fact), _memory_wrong(told, own, fact), _type_wrong(told, own, fact)) if w]
+            wrong = [
+                w for w in (_bandwidth_wrong(told, own, fact), _memory_wrong(told, own, fact), _type_wrong(told, own, fact)) if w
+            ]
             year = _YEAR.match(told) if own else None
             if year and abs(int(year["y"]) - fact["year"]) > 1:
                 wrong.append(f"{year['y']}; {fact['name']} came out in {fact['year']}")
@@ -112,5 +141,14 @@ def hardware_facts(brief: Brief) -> Iterator[Finding]:
                 wrong.append(f"{m['mem']} GB; {fact['name']} has {' / '.join(map(str, fact['memory_gb']))} GB")
             if wrong and (fact["name"], wrong[0]) not in told_already:
                 told_already.add((fact["name"], wrong[0]))
-                span = text[m.start() : m.end() + text[m.end() :].find(told) + len(told)] + (text[m.end() + text[m.end() :].find(told) + len(told)] if own else "")
-                yield Finding(54, Place(line, span.strip()), f"{'; '.join(wrong)} — {facts.cite(fact)}", "the manufacturer's figure, or another card", (), "facts")
+                span = text[m.start() : m.end() + text[m.end() :].find(told) + len(told)] + (
+                    text[m.end() + text[m.end() :].find(told) + len(told)] if own else ""
+                )
+                yield Finding(
+                    54,
+                    Place(line, span.strip()),
+                    f"{'; '.join(wrong)} — {facts.cite(fact)}",
+                    "the manufacturer's figure, or another card",
+                    (),
+                    "facts",
+                )

@@ -67,7 +67,7 @@ def read_rows(path: Path) -> Iterator[Row]:
                 data = json.loads(raw)
             except (ValueError, RecursionError):
                 if not raw.endswith(b"\n"):
-                    return                                   # a writer was interrupted here; the ledger repairs it on its next write
+                    return  # a writer was interrupted here; the ledger repairs it on its next write
                 raise FormatError(f"{path}: line {number} is not a JSON record", field=str(path)) from None
             if not isinstance(data, dict):
                 raise FormatError(f"{path}: line {number} is not a JSON object", field=str(path))
@@ -83,7 +83,16 @@ def lint_ledger(paths: Iterable[Path], rules: set[int]) -> Iterator[Finding]:
                 yield from _text_findings(row, rules)
             if row.kind in {"work", "same", "card", "disposition", "reading", "increment", "claim", "source"}:
                 groups[row.kind].append(row)
-    checks = ((13, _identifiers), (20, _titles), (21, _cards), (33, _boundaries), (42, _readings), (48, _dispositions), (51, _dates), (57, _grades))
+    checks = (
+        (13, _identifiers),
+        (20, _titles),
+        (21, _cards),
+        (33, _boundaries),
+        (42, _readings),
+        (48, _dispositions),
+        (51, _dates),
+        (57, _grades),
+    )
     for number, check in checks:
         if number in rules:
             for row, finding in check(groups):
@@ -115,7 +124,19 @@ def _identifiers(groups: dict[str, list[Row]]) -> Found:
 
 
 def _tokens(title: str) -> set[str]:
-    return {w.lower() for w in re.findall(r"[A-Za-z0-9]{2,}", title)} - {"the", "of", "for", "and", "with", "in", "on", "to", "by", "an", "via"}
+    return {w.lower() for w in re.findall(r"[A-Za-z0-9]{2,}", title)} - {
+        "the",
+        "of",
+        "for",
+        "and",
+        "with",
+        "in",
+        "on",
+        "to",
+        "by",
+        "an",
+        "via",
+    }
 
 
 def _titles(groups: dict[str, list[Row]]) -> Found:
@@ -131,10 +152,32 @@ def _titles(groups: dict[str, list[Row]]) -> Found:
         first = by_key.setdefault(key, row)
         b = _tokens(first.text("title"))
         if first is not row and len(a & b) / min(len(a), len(b)) < 0.34:
-            yield row, Finding(20, row.place("title"), f"{key} is \"{title}\" here and \"{first.text('title')}\" in line {first.line}", "one title per work, the mis-attached one flagged", (first.place("title"),))
+            yield (
+                row,
+                Finding(
+                    20,
+                    row.place("title"),
+                    f'{key} is "{title}" here and "{first.text("title")}" in line {first.line}',
+                    "one title per work, the mis-attached one flagged",
+                    (first.place("title"),),
+                ),
+            )
         other = by_title.setdefault(title_key(title), row)
-        if other.text("key") != key and frozenset((key, other.text("key"))) not in joined and all(k.startswith("arxiv:") for k in (key, other.text("key"))):
-            yield row, Finding(20, row.place("title"), f"\"{title}\" is {key} here and {other.text('key')} in line {other.line}", "one identifier per title, or a `same` record", (other.place("title"),))
+        if (
+            other.text("key") != key
+            and frozenset((key, other.text("key"))) not in joined
+            and all(k.startswith("arxiv:") for k in (key, other.text("key")))
+        ):
+            yield (
+                row,
+                Finding(
+                    20,
+                    row.place("title"),
+                    f'"{title}" is {key} here and {other.text("key")} in line {other.line}',
+                    "one identifier per title, or a `same` record",
+                    (other.place("title"),),
+                ),
+            )
 
 
 def _cards(groups: dict[str, list[Row]]) -> Found:
@@ -143,13 +186,30 @@ def _cards(groups: dict[str, list[Row]]) -> Found:
         work = row.text("work")
         other = first.setdefault(work, row)
         if work and other.data.get("number") != row.data.get("number"):
-            yield row, Finding(21, row.place("work"), f"cards {other.data.get('number')} and {row.data.get('number')} are both for {work}", "one card per work", (other.place("work"),))
+            yield (
+                row,
+                Finding(
+                    21,
+                    row.place("work"),
+                    f"cards {other.data.get('number')} and {row.data.get('number')} are both for {work}",
+                    "one card per work",
+                    (other.place("work"),),
+                ),
+            )
 
 
 def _boundaries(groups: dict[str, list[Row]]) -> Found:
     for row in groups["increment"]:
         if row.data.get("claims") and not row.text("boundary"):
-            yield row, Finding(33, row.place("title"), "an increment with claims and no boundary sentence", "the boundary travels with the claim")
+            yield (
+                row,
+                Finding(
+                    33,
+                    row.place("title"),
+                    "an increment with claims and no boundary sentence",
+                    "the boundary travels with the claim",
+                ),
+            )
 
 
 def _readings(groups: dict[str, list[Row]]) -> Found:
@@ -160,9 +220,26 @@ def _readings(groups: dict[str, list[Row]]) -> Found:
         if row.text("act") == "opening":
             first = opened.setdefault(claim, row)
             if first is not row:
-                yield row, Finding(42, row.place("claim"), f"a second opening reading of {claim} (first in line {first.line})", "a retelling opens nothing; record a mention", (first.place("claim"),))
+                yield (
+                    row,
+                    Finding(
+                        42,
+                        row.place("claim"),
+                        f"a second opening reading of {claim} (first in line {first.line})",
+                        "a retelling opens nothing; record a mention",
+                        (first.place("claim"),),
+                    ),
+                )
         elif not row.text("reader") or not (row.text("form") or row.text("source")):
-            yield row, Finding(42, row.place("claim"), "a later reading that does not say who read which form", "reader and form (or source) of the reading")
+            yield (
+                row,
+                Finding(
+                    42,
+                    row.place("claim"),
+                    "a later reading that does not say who read which form",
+                    "reader and form (or source) of the reading",
+                ),
+            )
 
 
 def _dispositions(groups: dict[str, list[Row]]) -> Found:
@@ -171,7 +248,16 @@ def _dispositions(groups: dict[str, list[Row]]) -> Found:
         key = (row.text("batch"), row.text("subject"))
         other = first.setdefault(key, row)
         if other is not row and other.text("status") != row.text("status"):
-            yield row, Finding(48, row.place("subject"), f"{key[1]} is {row.text('status')} here and {other.text('status')} in line {other.line}", "one disposition per batch and subject", (other.place("subject"),))
+            yield (
+                row,
+                Finding(
+                    48,
+                    row.place("subject"),
+                    f"{key[1]} is {row.text('status')} here and {other.text('status')} in line {other.line}",
+                    "one disposition per batch and subject",
+                    (other.place("subject"),),
+                ),
+            )
 
 
 def _dates(groups: dict[str, list[Row]]) -> Found:
@@ -184,7 +270,17 @@ def _dates(groups: dict[str, list[Row]]) -> Found:
             months = (int(stated[1]) - month[0]) * 12 + int(stated[2]) - month[1]
             near = months == -1 and re.match(r"20\d\d-\d\d-(2[5-9]|3[01])", row.text("date"))
             if months and not near:
-                yield row, Finding(51, row.place("date"), f"{row.text('key')} is of {month[0]}-{month[1]:02d}, its v1 is dated {row.text('date')}", f"{month[0]}-{month[1]:02d}", (row.place("key"),), "calendar")
+                yield (
+                    row,
+                    Finding(
+                        51,
+                        row.place("date"),
+                        f"{row.text('key')} is of {month[0]}-{month[1]:02d}, its v1 is dated {row.text('date')}",
+                        f"{month[0]}-{month[1]:02d}",
+                        (row.place("key"),),
+                        "calendar",
+                    ),
+                )
 
 
 def _grades(groups: dict[str, list[Row]]) -> Found:
@@ -192,8 +288,21 @@ def _grades(groups: dict[str, list[Row]]) -> Found:
     for row in groups["increment"]:
         for grade in row.data.get("credibility") or []:
             up = [str(u) for u in grade.get("up") or []] if isinstance(grade, dict) else []
-            weak = [u for u in up if words.STORED.search(u) or words.CITED.search(u) or re.search(r"card|stored|cited|citations|affiliation", u, re.IGNORECASE)]
+            weak = [
+                u
+                for u in up
+                if words.STORED.search(u)
+                or words.CITED.search(u)
+                or re.search(r"card|stored|cited|citations|affiliation", u, re.IGNORECASE)
+            ]
             if up and len(weak) == len(up) and (grade.get("grade") or 0) >= 4:
-                yield row, Finding(57, Place(row.line, ", ".join(up)), "storage, citations or affiliation alone raise a grade", "reasons about the evidence", (row.place("title"),))
-
-
+                yield (
+                    row,
+                    Finding(
+                        57,
+                        Place(row.line, ", ".join(up)),
+                        "storage, citations or affiliation alone raise a grade",
+                        "reasons about the evidence",
+                        (row.place("title"),),
+                    ),
+                )

@@ -16,10 +16,23 @@ from headwater.ledger.lint.registry import check
 
 _SIZE = r"(?P<size>\d{1,4}(?:\.\d+)?[BM](?:[- ]A\d{1,3}(?:\.\d+)?B)?|\d{1,2}x\d{1,3}B)(?![\w.])"
 _MOE_NAME = re.compile(r"-A\d|^\d+x", re.IGNORECASE)
-_HYBRID = words.rx(r"hybrid|混合(?:线性)?注意力|线性注意力|linear[- ]attention|gated[- ]?delta|DeltaNet|conv_states?|recurrent[_ ]states?|循环(?:状态|层)|状态空间|state[- ]space|Mamba")
-_FULL = words.rx(r"(?:纯|全|标准|普通|完全的?)\s*(?:softmax\s*)?(?:attention|注意力)(?!\s*层的)|full[- ]attention(?: only)?\b(?! layers?)|(?:pure|plain|standard|vanilla|only) (?:softmax )?attention|no (?:linear|recurrent) (?:attention|layers)|不含(?:线性|循环)")
-_OPEN = words.rx(r"未(?:验证|知|测|覆盖|核|定)|未经|无法|失效|存疑|待(?:验证|核|测)|不确定|尚不|open question|unverified|unknown|untested|not (?:yet )?(?:tested|verified|covered|measured)|unclear|unresolved|may (?:fail|break)|remains? open|to be (?:tested|verified)|no data")
-_ALSO = words.rx(r"同样|也(?:是|采用|用|属|含)|均为|都是|全系|各尺寸|小模型也|also\b|as well|all sizes|every size|too\b|whole family|throughout the family")
+_HYBRID = words.rx(
+    r"hybrid|混合(?:线性)?注意力|线性注意力|linear[- ]attention|gated[- ]?delta|DeltaNet|conv_states?|recurrent[_ ]states?|"
+    r"循环(?:状态|层)|状态空间|state[- ]space|Mamba"
+)
+_FULL = words.rx(
+    r"(?:纯|全|标准|普通|完全的?)\s*(?:softmax\s*)?(?:attention|注意力)(?!\s*层的)|full[- ]attention(?: only)?\b(?! layers?)|"
+    r"(?:pure|plain|standard|vanilla|only) (?:softmax )?attention|no (?:linear|recurrent) (?:attention|layers)|不含(?:线性|"
+    r"循环)"
+)
+_OPEN = words.rx(
+    r"未(?:验证|知|测|覆盖|核|定)|未经|无法|失效|存疑|待(?:验证|核|测)|不确定|尚不|open question|unverified|unknown|untested|"
+    r"not (?:yet )?(?:tested|verified|covered|measured)|unclear|unresolved|may (?:fail|break)|remains? open|to be (?:tested|"
+    r"verified)|no data"
+)
+_ALSO = words.rx(
+    r"同样|也(?:是|采用|用|属|含)|均为|都是|全系|各尺寸|小模型也|also\b|as well|all sizes|every size|too\b|whole family|throughout the family"
+)
 _DENSE = words.rx(r"dense|稠密")
 _MOE = words.rx(r"\bMoE\b|混合专家|mixture[- ]of[- ]experts")
 
@@ -31,6 +44,7 @@ def _families() -> tuple[tuple[str, dict[str, Any]], ...]:
     return tuple(sorted(pairs, key=lambda p: -len(p[0])))
 
 
+@cache
 def _pattern(name: str) -> str:
     return rf"(?<![\w.-]){re.escape(name)}(?![.\d\w]|-(?:Next|VL|Coder|Omni|ASR|Math|Audio|Embedding|Reranker|TTS)\b)"
 
@@ -38,7 +52,10 @@ def _pattern(name: str) -> str:
 def _mentions(text: str) -> Iterator[tuple[dict[str, Any], str, int, int]]:
     """(family, size as written, start, end) of every checkpoint, also `Family MoE (27B-A3B)`."""
     taken: list[tuple[int, int]] = []
+    flat = text.lower()
     for name, fact in _families():
+        if name.lower() not in flat:
+            continue
         for m in re.finditer(rf"{_pattern(name)}(?:\s?[- ]\s?|\s*MoE\s*[（(]\s*|\s*[（(]\s*){_SIZE}", text, re.IGNORECASE):
             if not any(m.start() < e and m.end() > s for s, e in taken):
                 taken.append(m.span())
@@ -58,12 +75,26 @@ def checkpoint_exists(brief: Brief) -> Iterator[Finding]:
             span = text[start:end].strip()
             if sizes and not _published(size.upper(), sizes) and not fact.get("sizes_open"):
                 told.add(key)
-                yield Finding(54, Place(line, span), f"{fact['name']} was not published as {size}; sizes: {', '.join(fact['sizes'])} ({facts.cite(fact)})", "a published checkpoint, or a note that the name is the source's", (), "facts")
+                yield Finding(
+                    54,
+                    Place(line, span),
+                    f"{fact['name']} was not published as {size}; sizes: {', '.join(fact['sizes'])} ({facts.cite(fact)})",
+                    "a published checkpoint, or a note that the name is the source's",
+                    (),
+                    "facts",
+                )
                 continue
             wrong = _kind_wrong(fact, size, text[end : end + 14])
             if wrong:
                 told.add(key)
-                yield Finding(54, Place(line, text[start : end + 14].strip()), f"{fact['name']}-{size} is {wrong} ({facts.cite(fact)})", wrong, (), "facts")
+                yield Finding(
+                    54,
+                    Place(line, text[start : end + 14].strip()),
+                    f"{fact['name']}-{size} is {wrong} ({facts.cite(fact)})",
+                    wrong,
+                    (),
+                    "facts",
+                )
 
 
 def _published(size: str, sizes: set[str]) -> bool:
@@ -75,7 +106,9 @@ def _published(size: str, sizes: set[str]) -> bool:
 
 def _kind_wrong(fact: dict[str, Any], size: str, after: str) -> str:
     moe = {s.upper() for s in fact["moe"]}
-    near = re.match(r"\s*(?:是|为|is|,|，|\(|（)?\s*(?:a |an |一个|的)?\s*(?P<k>dense|稠密|MoE|混合专家|mixture)", after, re.IGNORECASE)
+    near = re.match(
+        r"\s*(?:是|为|is|,|，|\(|（)?\s*(?:a |an |一个|的)?\s*(?P<k>dense|稠密|MoE|混合专家|mixture)", after, re.IGNORECASE
+    )
     if not near:
         return ""
     dense = bool(_DENSE.match(near["k"]))
@@ -98,7 +131,7 @@ def attention_kind(brief: Brief) -> Iterator[Finding]:
         for _, sentence in sentences(text):
             told: set[str] = set()
             for name, fact in _families():
-                m = re.search(_pattern(name), sentence, re.IGNORECASE)
+                m = re.search(_pattern(name), sentence, re.IGNORECASE) if name.lower() in sentence.lower() else None
                 if not m or any(name in t for t in told):
                     continue
                 told.add(name)
@@ -110,21 +143,54 @@ def attention_kind(brief: Brief) -> Iterator[Finding]:
 def _judge(fact: dict[str, Any], name: str, sentence: str, m: re.Match[str], line: int, dense: dict[str, Place]) -> Finding | None:
     near = sentence[m.start() : m.end() + 60]
     hybrid, full = _HYBRID.search(near), _FULL.search(near)
-    if re.search(r"不同|相比|而|vs|unlike|whereas|compared|与", near[len(m[0]) : (full or hybrid).start()] if full or hybrid else "", re.IGNORECASE):  # type: ignore[union-attr]
-        hybrid = full = None
+    told = full or hybrid
+    if told and re.search(r"不同|相比|而|vs|unlike|whereas|compared|与", near[len(m[0]) : told.start()], re.IGNORECASE):
+        hybrid = full = None  # the trait belongs to what it is compared with
     source = facts.cite(fact)
     if fact["hybrid"] == "all" and full and not hybrid and not words.NEGATION.search(near[: full.start()]):
-        return Finding(54, Place(line, near[: full.end()].strip()), f"{fact['name']} has {fact['layers']} in all sizes ({source})", "hybrid attention", (), "facts")
-    if fact["hybrid"] == "none" and hybrid and hybrid.start() - len(m[0]) < 24 and not words.NEGATION.search(near[: hybrid.start()]):
-        return Finding(54, Place(line, near[: hybrid.end()].strip()), f"{fact['name']} has {fact['layers']} ({source})", fact["layers"], (), "facts")
-    if fact["hybrid"] == "all" and fact["name"] in dense and _HYBRID.search(sentence) and _OPEN.search(sentence) and not _ALSO.search(sentence):
-        moe_only = _MOE.search(sentence) or re.search(rf"{_pattern(name)}[- ]{_SIZE}", sentence, re.IGNORECASE) and _MOE_NAME.search(sentence)
+        return Finding(
+            54,
+            Place(line, near[: full.end()].strip()),
+            f"{fact['name']} has {fact['layers']} in all sizes ({source})",
+            "hybrid attention",
+            (),
+            "facts",
+        )
+    if (
+        fact["hybrid"] == "none"
+        and hybrid
+        and hybrid.start() - len(m[0]) < 24
+        and not words.NEGATION.search(near[: hybrid.start()])
+    ):
+        return Finding(
+            54,
+            Place(line, near[: hybrid.end()].strip()),
+            f"{fact['name']} has {fact['layers']} ({source})",
+            fact["layers"],
+            (),
+            "facts",
+        )
+    if (
+        fact["hybrid"] == "all"
+        and fact["name"] in dense
+        and _HYBRID.search(sentence)
+        and _OPEN.search(sentence)
+        and not _ALSO.search(sentence)
+    ):
+        moe_only = _MOE.search(sentence) or (
+            re.search(rf"{_pattern(name)}[- ]{_SIZE}", sentence, re.IGNORECASE) and _MOE_NAME.search(sentence)
+        )
         if moe_only:
             hit = _HYBRID.search(sentence)
             end = hit.end() if hit else m.end()
             begin = min(m.start(), hit.start() if hit else m.start())
             return Finding(
-                54, Place(line, sentence[begin:end].strip()), f"told as an open question of the mixtures; {fact['name']} has {fact['layers']} in all sizes, also in {dense[fact['name']].span} ({source})",
-                "an open question about what was really not covered", (dense[fact["name"]],), "facts",
+                54,
+                Place(line, sentence[begin:end].strip()),
+                f"told as an open question of the mixtures; {fact['name']} has {fact['layers']} in all sizes, also in "
+                f"{dense[fact['name']].span} ({source})",
+                "an open question about what was really not covered",
+                (dense[fact["name"]],),
+                "facts",
             )
     return None

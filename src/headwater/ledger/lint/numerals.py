@@ -6,10 +6,35 @@ import re
 from dataclasses import dataclass
 
 _HAN = {c: i for i, c in enumerate("零一二三四五六七八九")} | {"两": 2, "双": 2, "仨": 3}
-_EN = {w: i for i, w in enumerate(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty".split()
-)}
-NUMBER = r"(?:\d{1,4}(?![\d.,:：%×/-]*\d)|[一二三四五六七八九十两]{1,3}|" + "|".join(f"\\b{w}\\b" for w in list(_EN)[1:]) + r")"
+_EN = {
+    w: i
+    for i, w in enumerate(
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+            "twenty",
+        ]
+    )
+}
+NUMBER = r"(?:\d{1,4}(?![\d.,:：%×/-]{0,6}\d)|[一二三四五六七八九十两]{1,3}|" + "|".join(f"\\b{w}\\b" for w in list(_EN)[1:]) + r")"
 CLASSIFIER = r"(?:条|件|个|篇|份|张|项|处|类|则|款|家|组|部|批|轮|只|场)"
 
 
@@ -44,5 +69,7 @@ def counts_of(pattern: str, text: str) -> list[Count]:
     for m in re.finditer(pattern, text, re.IGNORECASE):
         n = value_of(m["n"] or m.groupdict().get("n2") or "")
         if n is not None:
-            out.append(Count(n, m.start(), m.end(), bool(re.search(r"\+|以上|余|至少|at least|over|more than", m[0], re.IGNORECASE))))
+            out.append(
+                Count(n, m.start(), m.end(), bool(re.search(r"\+|以上|余|至少|at least|over|more than", m[0], re.IGNORECASE)))
+            )
     return out

@@ -12,7 +12,9 @@ from headwater.ledger.lint.names import name_key, names_in, sentences
 from headwater.ledger.lint.registry import check
 from headwater.ledger.parse.quantity import Quantity, find_quantities
 
-_POINTS_OF = re.compile(r"(?:要点|关键数字|key points|key numbers|points|numbers|results)\s*[（(]\s*(?P<who>[^）)]+)[）)]", re.IGNORECASE)
+_POINTS_OF = re.compile(
+    r"(?:要点|关键数字|key points|key numbers|points|numbers|results)\s*[（(]\s*(?P<who>[^）)]+)[）)]", re.IGNORECASE
+)
 _PROSPECT = words.rx(r"需|待|应|若|如|尚|缺|值得|建议|计划|should|needs?|await|to be|if|plan|require|lack|before|until|pending")
 _KEYED = ("title", "points", "relation", "grade", "status", "")
 
@@ -20,7 +22,12 @@ _KEYED = ("title", "points", "relation", "grade", "status", "")
 def _asserted(sentence: str, m: re.Match[str]) -> bool:
     """Neither negated, nor asked for, nor quoted as somebody else's reading."""
     near = sentence[max(0, m.start() - 14) : m.start()]
-    return not (words.NEGATION.search(near) or _PROSPECT.search(near) or re.search(r"(?:不|未|没)\s*$", near) or re.match(r"\s*(?:不足|不够|缺失|is missing|needed)", sentence[m.end() :], re.IGNORECASE))
+    return not (
+        words.NEGATION.search(near)
+        or _PROSPECT.search(near)
+        or re.search(r"(?:不|未|没)\s*$", near)
+        or re.match(r"\s*(?:不足|不够|缺失|is missing|needed)", sentence[m.end() :], re.IGNORECASE)
+    )
 
 
 def _by_work(brief: Brief, item: Item) -> dict[str, list[tuple[Quantity, str]]]:
@@ -65,7 +72,9 @@ def _measure(q: Quantity, sentence: str) -> set[str]:
         return {q.metric}
     before = sentence[: max(0, sentence.find(q.raw))]
     han = re.search(r"([\u4e00-\u9fff]{2,6})(?:最高|约|达|为|了|至|提升|降低|下降|减少|增加|节省|提高|缩短)*\s*[~约]?\s*$", before)
-    latin = re.search(r"([A-Za-z][A-Za-z -]{3,24}?)\s*(?:by|of|to|is|was|:|=|falls?|drops?|rises?|improves?)*\s*(?:up to|about)?\s*$", before)
+    latin = re.search(
+        r"([A-Za-z][A-Za-z -]{3,24}?)\s*(?:by|of|to|is|was|:|=|falls?|drops?|rises?|improves?)*\s*(?:up to|about)?\s*$", before
+    )
     return {g[1].strip().lower() for g in (han, latin) if g}
 
 
@@ -84,7 +93,13 @@ def confirmation_needs_a_shared_quantity(brief: Brief) -> Iterator[Finding]:
             continue
         listed = "; ".join(f"{w}: {', '.join(sorted({m for m, _ in ms})) or 'nothing typed'}" for w, ms in measured.items())
         first, *rest = told
-        yield Finding(52, first, f"\"{first.span}\", but the works report no common quantity ({listed})", "confirmation only where metric, direction and setting overlap", tuple(rest))
+        yield Finding(
+            52,
+            first,
+            f'"{first.span}", but the works report no common quantity ({listed})',
+            "confirmation only where metric, direction and setting overlap",
+            tuple(rest),
+        )
 
 
 def _shared(measured: list[set[tuple[str, int]]]) -> bool:
@@ -114,7 +129,9 @@ def same_origin_counted_twice(brief: Brief) -> Iterator[Finding]:
     for line, text in brief.text_lines():
         item = brief.item_at(line)
         for _, sentence in sentences(text):
-            names = {n.key for n in names_in(sentence)} | (item.name_keys if item and item.kind in {"increment", "adjacent"} else set())
+            names = {n.key for n in names_in(sentence)} | (
+                item.name_keys if item and item.kind in {"increment", "adjacent"} else set()
+            )
             s = words.SAME_ORIGIN.search(sentence)
             if s and _asserted(sentence, s):
                 same.append((Place(line, s[0]), names))
@@ -126,7 +143,9 @@ def same_origin_counted_twice(brief: Brief) -> Iterator[Finding]:
         for other, shared in same:
             near = item is not None and item.line <= other.line <= item.end_line
             if other != place and (near or names & shared):
-                yield Finding(18, place, f"\"{place.span}\", but line {other.line} says \"{other.span}\"", "one origin counts once", (other,))
+                yield Finding(
+                    18, place, f'"{place.span}", but line {other.line} says "{other.span}"', "one origin counts once", (other,)
+                )
                 break
 
 
@@ -136,13 +155,34 @@ def production_or_simulation(brief: Brief) -> Iterator[Finding]:
     for item in brief.of("increment"):
         if len(item.ids) > 1:
             continue
-        real = next((p.place(m[0]) for p in item.get("grade", "title", "status") if (m := words.ON_REAL.search(p.text)) and _plain(p, m) and not words.SIMULATED.search(p.text)), None)
+        real = next(
+            (
+                p.place(m[0])
+                for p in item.get("grade", "title", "status")
+                if (m := words.ON_REAL.search(p.text)) and _plain(p, m) and not words.SIMULATED.search(p.text)
+            ),
+            None,
+        )
         if not real:
             continue
         for piece in item.get("points", "boundary", "verdict", ""):
             m = words.SIMULATED.search(piece.text)
-            if m and not words.NEGATION.search(piece.text[max(0, m.start() - 6) : m.start()]) and re.search(r"结果|数字|收益|评测|实验|集群|results?|numbers?|gains?|figures?|evaluat|cluster", piece.text[max(0, m.start() - 40) : m.end() + 40], re.IGNORECASE):
-                yield Finding(32, real, f"\"{real.span}\", but line {piece.line} says the results are simulated", "say which numbers were measured and which simulated", (piece.place(piece.text[:80]),))
+            if (
+                m
+                and not words.NEGATION.search(piece.text[max(0, m.start() - 6) : m.start()])
+                and re.search(
+                    r"结果|数字|收益|评测|实验|集群|results?|numbers?|gains?|figures?|evaluat|cluster",
+                    piece.text[max(0, m.start() - 40) : m.end() + 40],
+                    re.IGNORECASE,
+                )
+            ):
+                yield Finding(
+                    32,
+                    real,
+                    f'"{real.span}", but line {piece.line} says the results are simulated',
+                    "say which numbers were measured and which simulated",
+                    (piece.place(piece.text[:80]),),
+                )
                 break
 
 

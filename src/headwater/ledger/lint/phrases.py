@@ -13,10 +13,17 @@ from headwater.ledger.lint.finding import Finding
 from headwater.ledger.lint.registry import check
 
 _TOKEN = re.compile(r"[A-Za-z0-9][\w.@-]*[A-Za-z0-9]|[A-Za-z0-9]|[\u4e00-\u9fff]|[。；;]", re.ASCII)
-_GLUE = frozenset("的 与 和 及 或 在 于 以 并 而 为 是 对 将 从 到 via and or the a an of to in on for with by is are as at from into that which its".split())
-_COMMON = frozenset("gpu cpu llm kv cache token tokens model models inference latency throughput attention prefill decode batch memory context serving request requests".split())
+_GLUE_WORDS = """
+的 与 和 及 或 在 于 以 并 而 为 是 对 将 从 到 via and or the a an of to in on for with by is are as at from into that which its
+"""
+_GLUE = frozenset(_GLUE_WORDS.split())
+_COMMON_WORDS = """
+gpu cpu llm kv cache token tokens model models inference latency throughput attention prefill decode batch memory context
+serving request requests
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
 _SKIP = {"relation", "placement", "source", "links", "grade", "authors", "venue", "verdict", "boundary", "status", "title", "level"}
-WEIGHT = 12.0                             # about six uncommon English words, or twelve Chinese characters
+WEIGHT = 12.0  # about six uncommon English words, or twelve Chinese characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,10 @@ class _Token:
 
 def _setup_words() -> re.Pattern[str]:
     names = [f["name"] for kind in ("hardware", "models", "software") for f in facts.load(kind)]
-    return re.compile("|".join(re.escape(n.lower()) for n in names) + r"|^\d+(?:\.\d+)?[bkm]?$|bench|gsm8k|mmlu|humaneval|ruler|longbench|niah|sharegpt|llama|qwen|gemma|mistral|deepseek")
+    return re.compile(
+        "|".join(re.escape(n.lower()) for n in names)
+        + r"|^\d+(?:\.\d+)?[bkm]?$|bench|gsm8k|mmlu|humaneval|ruler|longbench|niah|sharegpt|llama|qwen|gemma|mistral|deepseek"
+    )
 
 
 def _tokens(item: Item) -> list[_Token]:
@@ -103,8 +113,12 @@ def shared_phrase(brief: Brief) -> Iterator[Finding]:
             if _acknowledged(mine, later) or _acknowledged(other, earlier) or _boilerplate(mine, streams):
                 continue
             yield Finding(
-                53, mine[0].piece.place(_span(mine)), f"{brief.subject(earlier)} and {brief.subject(later)} (line {other[0].piece.line}) are described with the same words",
-                "each work's own design; check which of the two it belongs to", (other[0].piece.place(_span(other)),),
+                53,
+                mine[0].piece.place(_span(mine)),
+                f"{brief.subject(earlier)} and {brief.subject(later)} (line {other[0].piece.line}) are described with the same "
+                f"words",
+                "each work's own design; check which of the two it belongs to",
+                (other[0].piece.place(_span(other)),),
             )
 
 

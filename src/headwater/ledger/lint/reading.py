@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headwater.core.errors import FormatError, UserInputError
 
-MAX_BYTES = 16 * 1024 * 1024
-MAX_LINE = 200_000                       # characters; a brief's longest paragraph has a few thousand
+MAX_BYTES = 2 * 1024 * 1024
+MAX_LINE = 20_000  # characters; a brief's longest paragraph has a few thousand
 NOTE_SUFFIXES = {".md", ".markdown", ".txt", ".text", ".rst", ""}
 
 
@@ -50,7 +50,9 @@ def decode(data: bytes, name: str) -> str:
         raise FormatError(f"{name}: {odd} control characters in the first 64 KiB, not a brief or note", field=name)
     longest = max((len(line) for line in text.split("\n")), default=0)
     if longest > MAX_LINE:
-        raise FormatError(f"{name}: a line of {longest:,} characters; prose has at most {MAX_LINE:,} (minified or generated file?)", field=name)
+        raise FormatError(
+            f"{name}: a line of {longest:,} characters; prose has at most {MAX_LINE:,} (minified or generated file?)", field=name
+        )
     return text
 
 

@@ -14,8 +14,25 @@ from headwater.ledger.lint.finding import Finding
 
 Check = Callable[[Brief], Iterator[Finding]]
 FAMILIES = (
-    "hardware", "models", "software", "works", "conflicts", "conduct", "metrics", "phrases", "origins", "dates", "levels", "grades", "states", "counts", "tallies", "dispositions", "sources", "batch", "identity",
-
+    "hardware",
+    "models",
+    "software",
+    "works",
+    "conflicts",
+    "conduct",
+    "metrics",
+    "phrases",
+    "origins",
+    "dates",
+    "levels",
+    "grades",
+    "states",
+    "counts",
+    "tallies",
+    "dispositions",
+    "sources",
+    "batch",
+    "identity",
 )
 _CHECKS: dict[int, list[Check]] = {}
 

@@ -26,7 +26,9 @@ def as_text(findings: Sequence[Finding], files: int, width: int = 120) -> str:
         out.append(f"    expected: {f.expected}")
         out += [f"    see line {p.line}: {_short(p.span, width)}" for p in f.related]
     noun = "file" if files == 1 else "files"
-    out.append(f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {files} {noun}" if findings else f"clean: {files} {noun}")
+    out.append(
+        f"{len(findings)} finding{'' if len(findings) == 1 else 's'} in {files} {noun}" if findings else f"clean: {files} {noun}"
+    )
     return "\n".join(out)
 
 
@@ -36,7 +38,12 @@ def _short(span: str, width: int) -> str:
 
 
 def _location(file: str, place: Place) -> dict[str, Any]:
-    return {"physicalLocation": {"artifactLocation": {"uri": file.replace("\\", "/")}, "region": {"startLine": place.line, "snippet": {"text": place.span}}}}
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": file.replace("\\", "/")},
+            "region": {"startLine": place.line, "snippet": {"text": place.span}},
+        }
+    }
 
 
 def as_sarif(findings: Sequence[Finding], version: str) -> str:
@@ -44,14 +51,20 @@ def as_sarif(findings: Sequence[Finding], version: str) -> str:
     numbers = sorted({f.rule for f in findings})
     rules = [
         {
-            "id": f"HW{n}", "name": CATALOGUE[n].name, "shortDescription": {"text": CATALOGUE[n].what}, "help": {"text": CATALOGUE[n].example},
+            "id": f"HW{n}",
+            "name": CATALOGUE[n].name,
+            "shortDescription": {"text": CATALOGUE[n].what},
+            "help": {"text": CATALOGUE[n].example},
             "properties": {"checklist": n, "needs": list(CATALOGUE[n].needs)},
         }
         for n in numbers
     ]
     results = [
         {
-            "ruleId": f"HW{f.rule}", "ruleIndex": numbers.index(f.rule), "level": "warning", "message": {"text": f"{f.message}. Expected: {f.expected}"},
+            "ruleId": f"HW{f.rule}",
+            "ruleIndex": numbers.index(f.rule),
+            "level": "warning",
+            "message": {"text": f"{f.message}. Expected: {f.expected}"},
             "locations": [_location(f.file, f.place)],
             "relatedLocations": [{"id": i, **_location(f.file, p)} for i, p in enumerate(f.related, 1)],
             "properties": {"needs": f.needs},
@@ -59,5 +72,9 @@ def as_sarif(findings: Sequence[Finding], version: str) -> str:
         for f in findings
     ]
     driver = {"name": "headwater lint", "version": version, "rules": rules}
-    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]}
+    log = {
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+    }
     return json.dumps(log, ensure_ascii=False, indent=2)

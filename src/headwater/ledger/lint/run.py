@@ -41,9 +41,15 @@ def expand(paths: Iterable[Path]) -> list[Path]:
         if not path.is_dir() or ledger_files(path):
             out.append(path)
             continue
-        notes = sorted(p for p in path.rglob("*") if p.suffix.lower() in NOTE_SUFFIXES and p.is_file() and not any(q.startswith(".") for q in p.parts))
+        notes = sorted(
+            p
+            for p in path.rglob("*")
+            if p.suffix.lower() in NOTE_SUFFIXES and p.is_file() and not any(q.startswith(".") for q in p.parts)
+        )
         if not notes:
-            raise UserInputError(f"{path}: neither a ledger (records/*.jsonl) nor a folder with notes (*.md, *.txt)", field=str(path))
+            raise UserInputError(
+                f"{path}: neither a ledger (records/*.jsonl) nor a folder with notes (*.md, *.txt)", field=str(path)
+            )
         out += notes
     return out
 
@@ -58,7 +64,9 @@ def lint_path(path: Path, rules: Iterable[int] | None = None) -> list[Finding]:
     return lint_text(read_note(path), str(path), wanted)
 
 
-def lint_paths(paths: Iterable[Path], rules: Iterable[int] | None = None, on_file: Callable[[Path], None] | None = None) -> Iterator[Finding]:
+def lint_paths(
+    paths: Iterable[Path], rules: Iterable[int] | None = None, on_file: Callable[[Path], None] | None = None
+) -> Iterator[Finding]:
     """Findings of files, folders of notes and ledger folders, in the order given. on_file is called before each file.
 
     Raises UserInputError or FormatError (one line, naming the file) for the first that cannot be read.

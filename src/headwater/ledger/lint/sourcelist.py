@@ -16,11 +16,14 @@ _CARD = re.compile(r"(?:paper[_ ]cards?|论文卡|card)\s*#?\s*(?P<no>\d{1,6})\b
 _CARD_FILE = re.compile(r"(?<![\w-])(?P<no>\d{1,6})-(?P<id>\d{4}-\d{4,5})(?![\w-])", re.ASCII)
 _SHORT = re.compile(
     r"(?<![\w/.-])(?P<who>[A-Za-z][a-z0-9_]{1,15})\s+(?:(?:20\d\d[-/])?(?P<m>\d{1,2})[-/](?P<d>\d{1,2})\s+)?"
-    r"(?:(?P<hh>[01]\d|2[0-3]):?(?P<mm>[0-5]\d)(?!\d)|(?P<words>[a-z]{3,}(?:[ -][a-z]{3,}){0,3}))", re.ASCII,
+    r"(?:(?P<hh>[01]\d|2[0-3]):?(?P<mm>[0-5]\d)(?!\d)|(?P<words>[a-z]{3,}(?:[ -][a-z]{3,}){0,3}))",
+    re.ASCII,
 )
 
 
-_NO_PRODUCER = frozenset({"on", "at", "by", "from", "since", "until", "of", "and", "generated", "window", "to", "the", "updated", "est", "utc"})
+_NO_PRODUCER = frozenset(
+    {"on", "at", "by", "from", "since", "until", "of", "and", "generated", "window", "to", "the", "updated", "est", "utc"}
+)
 
 
 @dataclass(slots=True)
@@ -138,15 +141,19 @@ def _card(sources: SourceList, m: re.Match[str], piece: Piece) -> Citation:
 
 
 def _in_range(number: str, text: str) -> bool:
-    return any(int(a) <= int(number) <= int(b) for a, b in re.findall(r"(?<![\d-])(\d{3,6})\s*[-–~]\s*(\d{3,6})(?![\d-])", text) if int(a) < int(b))
+    return any(
+        int(a) <= int(number) <= int(b)
+        for a, b in re.findall(r"(?<![\d-])(\d{3,6})\s*[-–~]\s*(\d{3,6})(?![\d-])", text)
+        if int(a) < int(b)
+    )
 
 
 def _short_forms(brief: Brief, piece: Piece) -> list[Citation]:
     sources, out = brief.sources, []
     for m in _SHORT.finditer(piece.text):
         known = m["who"].lower() in sources.producers
-        stamped = m["m"] and m["hh"] and m["who"].lower() not in _NO_PRODUCER      # `name 5-14 0700` can be nothing else
-        if not (stamped or known and (m["m"] or m["hh"])):
+        stamped = m["m"] and m["hh"] and m["who"].lower() not in _NO_PRODUCER  # `name 5-14 0700` can be nothing else
+        if not (stamped or (known and (m["m"] or m["hh"]))):
             continue
         out.append(Citation(m[0].strip(), piece.line, _resolve(brief, m)))
     return out

@@ -20,7 +20,12 @@ def cited_and_checked(brief: Brief) -> Iterator[Finding]:
     for item in brief.of("increment", "adjacent"):
         for c in citations(brief, item):
             if not c.keys:
-                yield Finding(50, Place(c.line, c.span), f"{c.span} is cited by {brief.subject(item)} but stands in no list of checked sources", "a source from the checked list")
+                yield Finding(
+                    50,
+                    Place(c.line, c.span),
+                    f"{c.span} is cited by {brief.subject(item)} but stands in no list of checked sources",
+                    "a source from the checked list",
+                )
 
 
 def _mentions(text: str, names: list[str]) -> bool:
@@ -44,13 +49,23 @@ def described_elsewhere(brief: Brief) -> Iterator[Finding]:
             told = "\n".join(_told(brief, k) for k in c.keys)
             if not c.keys or not told or _mentions(told, names) or not _described(told, c.keys):
                 continue
-            where = [(line, text) for line, text in sources.lines if _mentions(text, names) and not _cites(text, keys) and not brief.lines[line - 1].lstrip().startswith("#")]
-            where = [(line, text) for line, text in where if brief.kind_at(line) == "source" and not _about_cards(text, brief, line)]
+            where = [
+                (line, text)
+                for line, text in sources.lines
+                if _mentions(text, names) and not _cites(text, keys) and not brief.lines[line - 1].lstrip().startswith("#")
+            ]
+            where = [
+                (line, text) for line, text in where if brief.kind_at(line) == "source" and not _about_cards(text, brief, line)
+            ]
             if where:
-                line, text = where[0]
+                line = where[0][0]
                 yield Finding(
-                    50, Place(c.line, c.span), f"{c.span} is cited for {names[0]}, but what the source list says about it does not mention {names[0]}; line {line} does",
-                    "cite the source that reports it, or describe the source fully", (Place(line, _around(brief.lines[line - 1], names)), *_lines_of(brief, c)),
+                    50,
+                    Place(c.line, c.span),
+                    f"{c.span} is cited for {names[0]}, but what the source list says about it does not mention {names[0]}; "
+                    f"line {line} does",
+                    "cite the source that reports it, or describe the source fully",
+                    (Place(line, _around(brief.lines[line - 1], names)), *_lines_of(brief, c)),
                 )
 
 
@@ -103,12 +118,20 @@ def described_and_judged(brief: Brief) -> Iterator[Finding]:
         if e.section != "source" or e.key in judged or e.key in seen or not _is_entry(brief, e.line, e.path):
             continue
         seen.add(e.key)
-        yield Finding(6, Place(e.line, e.path), f"{e.path} is described here but is neither included nor not included in the source totals", "one verdict for every source")
+        yield Finding(
+            6,
+            Place(e.line, e.path),
+            f"{e.path} is described here but is neither included nor not included in the source totals",
+            "one verdict for every source",
+        )
 
 
 def _is_entry(brief: Brief, line: int, path: str) -> bool:
     """The line is about this file (it begins with it), not merely mentions it."""
-    return bool(re.match(rf"\W*(?:[\w.-]+/)*{re.escape(path.rsplit('/', 1)[-1])}", brief.lines[line - 1].strip(), re.ASCII)) and re.search(r"\.\w{2,4}$", path) is not None
+    return (
+        bool(re.match(rf"\W*(?:[\w.-]+/)*{re.escape(path.rsplit('/', 1)[-1])}", brief.lines[line - 1].strip(), re.ASCII))
+        and re.search(r"\.\w{2,4}$", path) is not None
+    )
 
 
 @check(6)
@@ -120,7 +143,11 @@ def listed_twice(brief: Brief) -> Iterator[Finding]:
             continue
         key = (e.key, e.mark)
         if key in seen and seen[key] != e.line:
-            yield Finding(6, Place(e.line, e.path), f"{e.path} is listed a second time (first in line {seen[key]})", "list every source once", (Place(seen[key], e.path),))
+            yield Finding(
+                6,
+                Place(e.line, e.path),
+                f"{e.path} is listed a second time (first in line {seen[key]})",
+                "list every source once",
+                (Place(seen[key], e.path),),
+            )
         seen.setdefault(key, e.line)
-
-

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief, Item
 from headwater.ledger.lint.finding import Finding, Place
-from headwater.ledger.lint.names import clauses, name_key, names_in, sentences
+from headwater.ledger.lint.names import name_key, names_in, sentences
 from headwater.ledger.lint.registry import check
 from headwater.ledger.parse.ids import arxiv_ids
 
-_THIS_WORK = words.rx(r"^\W*(?:本文|本篇|该文|该工作|本工作|两篇|二者|均|都|this (?:work|paper|item)|both|it)\b|^\W*(?:本文|两篇|均|都|尚|仍|未)")
+_THIS_WORK = words.rx(
+    r"^\W*(?:本文|本篇|该文|该工作|本工作|两篇|二者|均|都|this (?:work|paper|item)|both|it)\b|^\W*(?:本文|两篇|均|都|尚|仍|未)"
+)
 _OTHER_BRIEF = words.rx(r"简报|e1prep|earlier brief|previous brief|brief of")
 
 
@@ -54,10 +56,15 @@ def _states_of_line(brief: Brief, line: int, text: str) -> Iterator[State]:
                 if state == "anchored" and words.PENDING.search(sentence[max(0, m.start() - 8) : m.end() + 2]):
                     continue
                 if re.search(r"[\"“「‘]\s*(?:\w+\s)?$", sentence[: m.start()]):
-                    continue                                   # quoted: words about a state, not a statement of one
+                    continue  # quoted: words about a state, not a statement of one
                 names = _named_before(sentence, m.start())
                 head = re.sub(r"[（(][^（）()]*[）)]", " ", sentence[: m.start()])
-                if not names and item and item.kind == "increment" and (not head.strip(" •*-—·") or _THIS_WORK.search(head) or "status" in _key_at(item, line)):
+                if (
+                    not names
+                    and item
+                    and item.kind == "increment"
+                    and (not head.strip(" •*-—·") or _THIS_WORK.search(head) or "status" in _key_at(item, line))
+                ):
                     names = item.names
                 ids = arxiv_ids(sentence[: m.end() + 30]) if item and item.kind in {"carry_over", "citable"} else []
                 span = sentence.strip()
@@ -105,8 +112,11 @@ def anchored_and_pending(brief: Brief) -> Iterator[Finding]:
         for s in _clashing(group, first.state):
             others = tuple(dict.fromkeys(o.place for o in group if o.state != s.state))
             yield Finding(
-                49, s.place, f"{s.name} is {s.state} here and {'anchored' if s.state == 'pending' else 'pending'} in line {others[0].line}",
-                "one state per work", others,
+                49,
+                s.place,
+                f"{s.name} is {s.state} here and {'anchored' if s.state == 'pending' else 'pending'} in line {others[0].line}",
+                "one state per work",
+                others,
             )
 
 
@@ -123,8 +133,11 @@ def included_and_excluded(brief: Brief) -> Iterator[Finding]:
         if s.key in included:
             other = included[s.key]
             yield Finding(
-                49, Place(s.line, s.path), f"{s.path} is listed as not included here and as included in line {other.line}",
-                "one verdict per source", (Place(other.line, other.path),),
+                49,
+                Place(s.line, s.path),
+                f"{s.path} is listed as not included here and as included in line {other.line}",
+                "one verdict per source",
+                (Place(other.line, other.path),),
             )
 
 
@@ -139,27 +152,40 @@ def _code_claims(brief: Brief, doubt: bool) -> Iterator[_Code]:
     pattern = words.CODE_DOUBT if doubt else words.CODE_OPEN
     for line, text in brief.text_lines():
         item = brief.item_at(line)
-        for offset, sentence in sentences(text):
+        before: list[str] = []  # names of the sentence before: what `its code` speaks of
+        for _, sentence in sentences(text):
             m = pattern.search(sentence)
-            if not m or (not doubt and not _asserted(sentence, m)):
-                continue
-            here = [n.text for n in names_in(re.split(r"[:：]", sentence[: m.start()])[0] if doubt else sentence[: m.start()])]
-            subjects = here if here and (not item or item.kind != "contradiction") else []
-            names = subjects or (item.names if item else [])
-            if item and item.kind == "increment":
-                names = [n for n in names if name_key(n) in item.name_keys] or item.names[:1]
-            elif item and item.kind == "contradiction":
-                names = item.names or here
-            if names:
-                del offset
-                yield _Code(frozenset(name_key(n) for n in names), names[0], Place(line, m[0]))
+            told = [n.text for n in names_in(sentence)]
+            if m and (doubt or _asserted(sentence, m)):
+                head = sentence[: m.start()]
+                here = [n.text for n in names_in(re.split(r"[:：]", head)[0] if doubt else head)]
+                if not here and re.match(r"\W*(?:its|their|the)\b|\W*其", sentence, re.IGNORECASE):
+                    here = before
+                names = _code_subjects(item, here)
+                if names:
+                    yield _Code(frozenset(name_key(n) for n in names), names[0], Place(line, m[0]))
+            before = told or before
+
+
+def _code_subjects(item: Item | None, here: list[str]) -> list[str]:
+    """Whose code a sentence speaks of: the works it names, else those of its item."""
+    if item and item.kind == "increment":
+        return [n for n in here if name_key(n) in item.name_keys] or here or item.names[:1]
+    if item and item.kind == "contradiction":
+        return item.names or here
+    return here or (item.names if item else [])
 
 
 def _asserted(sentence: str, m: re.Match[str]) -> bool:
     """The words say that code is out: not negated, not quoted, not asked."""
     near = sentence[max(0, m.start() - 14) : m.start()]
     quoted = sentence[max(0, m.start() - 2) : m.start()].strip()[-1:] in {'"', "“", "「", "‘", "'"}
-    return not (words.NEGATION.search(near) or quoted or re.search(r"是否|whether|if|待|to be\s*$|plan|will|将|拟", near) or words.CODE_DOUBT.search(sentence[m.start() : m.end() + 16]))
+    return not (
+        words.NEGATION.search(near)
+        or quoted
+        or re.search(r"是否|whether|if|待|to be\s*$|plan|will|将|拟", near)
+        or words.CODE_DOUBT.search(sentence[m.start() : m.end() + 16])
+    )
 
 
 @check(49)
@@ -172,8 +198,12 @@ def code_released_and_not_found(brief: Brief) -> Iterator[Finding]:
         if against and (claim.place.line, claim.place.span) not in seen:
             seen.add((claim.place.line, claim.place.span))
             yield Finding(
-                49, claim.place, f"code of {claim.name} is given as released, but line {against[0].place.line} says it was not found or not verified",
-                "name the repository, or keep the claim open in both places", tuple(d.place for d in against),
+                49,
+                claim.place,
+                f"code of {claim.name} is given as released, but line {against[0].place.line} says it was not found or not "
+                f"verified",
+                "name the repository, or keep the claim open in both places",
+                tuple(d.place for d in against),
             )
 
 
@@ -186,6 +216,9 @@ def item_and_rejection(brief: Brief) -> Iterator[Finding]:
             if number in rejected:
                 other = rejected[number]
                 yield Finding(
-                    49, Place(other.line, number), f"{brief.name_of(number)} ({number}) is rejected here and increment {item.rank} in line {item.line}",
-                    "one disposition per work", (Place(item.line, item.place.span),),
+                    49,
+                    Place(other.line, number),
+                    f"{brief.name_of(number)} ({number}) is rejected here and increment {item.rank} in line {item.line}",
+                    "one disposition per work",
+                    (Place(item.line, item.place.span),),
                 )

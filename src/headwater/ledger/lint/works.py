@@ -57,8 +57,12 @@ def averaging(brief: Brief) -> Iterator[Finding]:
             hit = next((p for p in _points_of(brief, item, fact) if _numbers(p)), None)
             if hit:
                 yield Finding(
-                    29, hit.place(), f"{fact['name']}: the percentages are the {fact['averaging']}; {fact['alternative']} ({facts.cite(fact)})",
-                    "the number with its definition", (), "facts",
+                    29,
+                    hit.place(),
+                    f"{fact['name']}: the percentages are the {fact['averaging']}; {fact['alternative']} ({facts.cite(fact)})",
+                    "the number with its definition",
+                    (),
+                    "facts",
                 )
 
 
@@ -81,7 +85,14 @@ def measured_or_simulated(brief: Brief) -> Iterator[Finding]:
                 continue
             grade = next((p for p in _about(item, fact, "grade") if words.ON_REAL.search(_segment(p, fact, item))), None)
             hit = grade or pieces[0]
-            yield Finding(29, hit.place(_segment(hit, fact, item) if grade else None), f"{fact['name']}: {fact['setting_note']} ({facts.cite(fact)})", f"numbers marked as {fact['setting']}", (), "facts")
+            yield Finding(
+                29,
+                hit.place(_segment(hit, fact, item) if grade else None),
+                f"{fact['name']}: {fact['setting_note']} ({facts.cite(fact)})",
+                f"numbers marked as {fact['setting']}",
+                (),
+                "facts",
+            )
 
 
 @check(32)
@@ -94,7 +105,14 @@ def simulated_told_as_production(brief: Brief) -> Iterator[Finding]:
             for piece in _about(item, fact, "grade", "title"):
                 m = words.ON_REAL.search(_segment(piece, fact, item))
                 if m:
-                    yield Finding(32, piece.place(m[0]), f"{fact['name']} is called \"{m[0]}\": {fact['setting_note']} ({facts.cite(fact)})", "the origin of the numbers as it is", (), "facts")
+                    yield Finding(
+                        32,
+                        piece.place(m[0]),
+                        f'{fact["name"]} is called "{m[0]}": {fact["setting_note"]} ({facts.cite(fact)})',
+                        "the origin of the numbers as it is",
+                        (),
+                        "facts",
+                    )
                     break
 
 
@@ -108,14 +126,26 @@ def paper_versions(brief: Brief) -> Iterator[Finding]:
             links = [p for p in item.get("links") if fact["id"] in p.text]
             place = links[0].place(links[0].text) if links else item.place
             told = "; ".join(f"{v['name']}: {v['headline']}" for v in fact["versions"])
-            yield Finding(59, place, f"{fact['name']}: the abstract's numbers differ by version ({told}; {facts.cite(fact)})", "the version that was read", (), "facts")
+            yield Finding(
+                59,
+                place,
+                f"{fact['name']}: the abstract's numbers differ by version ({told}; {facts.cite(fact)})",
+                "the version that was read",
+                (),
+                "facts",
+            )
 
 
 def _version_named(item: Item, fact: dict[str, Any]) -> bool:
     """`2505.02922v3`, `v3`, or one of the headline figures stands in the item."""
     if any(m.version for p in item.pieces for m in find_ids(p.text) if m.value == fact["id"]):
         return True
-    if re.search(r"(?<![\w.])v[1-9]\s*[（(,，]?\s*20\d\d|(?:版本|version|abstract|摘要)\s*v?[1-9]\b(?!\.)|(?<![\w.])v[1-9]\s*(?:摘要|abstract|版|of the)", item.text, re.IGNORECASE):
+    if re.search(
+        r"(?<![\w.])v[1-9]\s*[（(,，]?\s*20\d\d|(?:版本|version|abstract|摘要)\s*v?[1-9]\b(?!\.)|(?<![\w.])v[1-9]\s*(?:摘要|"
+        r"abstract|版|of the)",
+        item.text,
+        re.IGNORECASE,
+    ):
         return True
     figures = {f for v in fact["versions"] for f in re.findall(r"\d+\.\d+(?=×)", v["headline"])}
     return any(re.search(rf"(?<![\d.]){re.escape(f)}\s*[×x倍]", item.text) for f in figures)

@@ -125,12 +125,16 @@ def _plausible(number: str) -> bool:
 
 def find_ids(text: str) -> list[IdMention]:
     """All identifiers; overlapping forms (a link contains a bare id) are reported once, the longest form wins."""
-    return list(_find_ids(text))
+    return list(_remembered(text) if len(text) <= 4096 else _find_ids(text))
 
 
 @lru_cache(maxsize=1024)
+def _remembered(text: str) -> tuple[IdMention, ...]:
+    """Versions, quantities and works of one sentence all need its identifiers."""
+    return _find_ids(text)
+
+
 def _find_ids(text: str) -> tuple[IdMention, ...]:
-    """Cached, because versions, quantities and works of one sentence all need it."""
     flat = narrow(text)
     if not _DIGIT.search(flat) and "//" not in flat:
         return ()

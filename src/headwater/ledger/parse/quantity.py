@@ -7,6 +7,7 @@ recognised unit comes back with an empty unit.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.ledger.parse.ids import find_dates, find_ids, find_links, find_sections, find_versions, narrow
@@ -19,7 +20,7 @@ _UNITS = (
 )
 _QUANTITY = re.compile(
     rf"(?P<lead>(?:(?:最高|最多|高达|至多|up to|at most|至少|at least|约|近|超过?|about|around|over|[<>≤≥≈~～])[ ]*)*)"
-    rf"(?P<cur>[$€¥])?(?P<sign>[-+−±](?=\d))?(?P<a>{_NUM})\+?[ ]?(?P<ua>{_UNITS})?"
+    rf"(?P<cur>[$€¥])?(?P<sign>[-+−±](?=\d))?(?P<a>{_NUM})\+?(?:[ ]?(?P<ua>{_UNITS}))?"
     rf"(?:(?P<dash>[ ]?(?:[~～–—]|至|to|到)[ ]?|-(?! )|[ ]-[ ])(?P<sign2>[-+−](?=\d))?(?P<b>{_NUM})(?![-\d]))?"
     rf"[ ]?(?P<scale>亿|万|千|billion|million|trillion)?[ ]?(?P<unit>{_UNITS})?",
     re.IGNORECASE,
@@ -162,6 +163,17 @@ def _inside_word(before: str, first: str) -> bool:
     return before.isascii() and (before.isalpha() or before in "_." or (before.isdigit() and not first.isdigit()))
 
 
+def _matches(flat: str) -> Iterator[re.Match[str]]:
+    """Numbers that do not belong to a name; after one that does, the search goes on right behind its first digits."""
+    at = 0
+    while m := _QUANTITY.search(flat, at):
+        start = m.start("cur") if m["cur"] else m.start("sign") if m["sign"] else m.start("a")
+        inside = start > 0 and not m["lead"].strip() and _inside_word(flat[start - 1], flat[start])
+        at = m.end("a") if inside else m.end()
+        if not inside:
+            yield m
+
+
 def find_quantities(text: str, plain: bool = True) -> list[Quantity]:
     """All numbers that are neither identifiers nor dates, versions, times, sections or links.
 
@@ -169,10 +181,8 @@ def find_quantities(text: str, plain: bool = True) -> list[Quantity]:
     """
     flat = _masked(text)
     out: list[Quantity] = []
-    for m in _QUANTITY.finditer(flat):
+    for m in _matches(flat):
         start = m.start("cur") if m["cur"] else m.start("sign") if m["sign"] else m.start("a")
-        if start and not m["lead"].strip() and _inside_word(flat[start - 1], flat[start]):
-            continue
         low = float(m["a"].replace(",", ""))
         high = float(m["b"].replace(",", "")) if m["b"] else low
         inner = _unit(m["ua"])

@@ -16,6 +16,8 @@
 namespace hw {
 namespace {
 
+constexpr int64_t kMostPartials = 8 << 20;  // floats of partials alive at a time: 32 MiB; tiles that would need more are not split
+
 struct FreeAligned {
   void operator()(float* p) const { std::free(p); }
 };
@@ -54,7 +56,9 @@ std::vector<RowSpan> spans_of(const Step& step, const KVGroup& kv, const AttendS
     if (first > last) fail("row_start descends at row " + std::to_string(r));
     const int position = step.positions[first], end = position + (last - first);
     if (position < 0 || step.positions[last - 1] != end - 1) fail("positions of row " + std::to_string(r) + " are not consecutive");
-    if ((end - 1) / kBlockTokens >= kv.table_width) fail("the table ends before position " + std::to_string(end - 1) + " of row " + std::to_string(r));
+    if ((end - 1) / kBlockTokens >= kv.table_width) {
+      fail("the table ends before position " + std::to_string(end - 1) + " of row " + std::to_string(r));
+    }
     int lo, hi;
     visible_range(spec, position, end, lo, hi);
     const int32_t* table = kv.table + static_cast<int64_t>(r) * kv.table_width;
@@ -133,7 +137,9 @@ int64_t make_tasks(const std::vector<AttendTile>& tiles, const AttendJob& job, i
   for (size_t t = 0; t < tiles.size(); ++t) {
     const AttendTile& tile = tiles[t];
     const int chunks = tile.chunk_hi - tile.chunk_lo;
-    const int per_task = static_cast<int>(std::clamp<int64_t>(most / chunk_cost(tile), 1, chunks));
+    const int64_t stored = partial_floats(job, tile.rows) * chunks;  // for one kv head, when it is split
+    const bool whole = floats + stored * job.spec.kv_heads > kMostPartials;
+    const int per_task = whole ? chunks : static_cast<int>(std::clamp<int64_t>(most / chunk_cost(tile), 1, chunks));
     for (int h = 0; h < job.spec.kv_heads; ++h) {
       if (per_task == chunks) {
         tasks.push_back({static_cast<int>(t), h, tile.chunk_lo, tile.chunk_hi, -1, -1, chunk_cost(tile) * chunks});
@@ -143,7 +149,7 @@ int64_t make_tasks(const std::vector<AttendTile>& tiles, const AttendJob& job, i
         const int to = std::min(c + per_task, tile.chunk_hi);
         tasks.push_back({static_cast<int>(t), h, c, to, floats, merges, chunk_cost(tile) * (to - c)});
       }
-      floats += partial_floats(job, tile.rows) * chunks;
+      floats += stored;
       ++merges;
     }
   }

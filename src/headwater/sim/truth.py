@@ -1,0 +1,157 @@
+"""Is the simulator true? Replay a trace on the real engine, replay it in virtual time with costs fitted on other steps, and print both.
+
+Three real replays per load give the machine's own run-to-run spread; a simulated claim below that spread or below our error is no claim.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headwater.core.cost import LearnedCost
+from headwater.core.events import Arrive
+from headwater.core.params import SamplingParams
+from headwater.core.plan import StepFeatures
+from headwater.core.registry import build
+from headwater.core.request import Request
+from headwater.sched.scheduler import Scheduler
+from headwater.sim.executor import SimExecutor
+from headwater.sim.fit import Fit, fit
+from headwater.sim.loop import Loop
+from headwater.sim.record import Record
+from headwater.sim.traces import Trace, poisson
+
+if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
+
+_KEYS = (("ttft", "p50"), ("ttft", "p95"), ("itl", "p50"), ("itl", "p95"))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure at one load. real: one value per replay; simulated; tolerance: 10 % for p50, 15 % for p95, or the real spread where larger."""
+
+    load: float
+    figure: str
+    real: list[float]
+    simulated: float
+
+    @property
+    def middle(self) -> float:
+        return statistics.median(self.real)
+
+    @property
+    def spread(self) -> float:
+        """Largest relative distance of a real replay from their median."""
+        return max(abs(x / self.middle - 1.0) for x in self.real)
+
+    @property
+    def error(self) -> float:
+        return self.simulated / self.middle - 1.0
+
+    @property
+    def tolerance(self) -> float:
+        return max(0.10 if self.figure.endswith("p50") else 0.15, self.spread)
+
+    @property
+    def holds(self) -> bool:
+        return abs(self.error) <= self.tolerance
+
+    def json(self) -> dict[str, object]:
+        return {**asdict(self), "spread": self.spread, "error": self.error, "holds": self.holds}
+
+
+def requests(trace: Trace, vocabulary: int, tag: str) -> list[Request]:
+    """Greedy requests of exactly the trace's lengths; `tag` keeps runs of one trace from sharing cached prompts."""
+    plain = SamplingParams(temperature=0.0)
+    return [Request(f"{tag}{i}", trace.ids(i, vocabulary), plain, int(trace.output[i]), seed=i, arrival=t, cache_salt=tag)
+            for i, t in enumerate(trace.time.tolist())]
+
+
+def replay_real(engine: Engine, wanted: list[Request], progress: Callable[[int, int], None] | None = None) -> Record:
+    """Send requests at their times on the real clock and turn the engine until all ended."""
+    record, begin, sent, ended = Record(), time.monotonic(), 0, 0
+    shift = engine.clock.now()
+    for request in wanted:
+        record.arrive(request.request_id, request.arrival, len(request.prompt))
+    while ended < len(wanted):
+        now = time.monotonic() - begin
+        while sent < len(wanted) and wanted[sent].arrival <= now:
+            engine.post(Arrive(replace(wanted[sent], arrival=wanted[sent].arrival + shift)))
+            sent += 1
+        outputs = engine.run_once()
+        if outputs is None:
+            if sent < len(wanted):
+                time.sleep(max(wanted[sent].arrival - (time.monotonic() - begin), 0.0))
+            continue
+        now = time.monotonic() - begin
+        for output in outputs:
+            record.observe(output, now)
+            ended += output.finish is not None
+        if progress is not None:
+            progress(ended, len(wanted))
+    return record
+
+
+def replay_simulated(engine: Engine, wanted: list[Request], found: Fit, sched: str, evict: str) -> tuple[Record, float]:
+    """The same requests in virtual time under the same capacities and policies, with fitted costs; also the virtual seconds it took."""
+    caps = engine.executor.caps()
+    learned = LearnedCost(prior=found.cost)
+    scheduler = Scheduler(caps, build("sched", sched), build("evict", evict), learned)
+    record = Record()
+    loop = Loop(scheduler, SimExecutor(caps), found.cost, record.observe, learned, overhead=found.overhead)
+    for request in wanted:
+        record.arrive(request.request_id, request.arrival, len(request.prompt))
+        loop.at(request.arrival, Arrive(request))
+    loop.run()
+    return record, loop.now
+
+
+def calibrate(engine: Engine, longest: int, seed: int, progress: Callable[[int, int], None] | None = None) -> Fit:
+    """Run made-up requests (bursts of all lengths up to `longest`) and fit costs to the steps they took."""
+    caps = engine.executor.caps()
+    before = engine.log.count
+    for i, (count, prompt, output) in enumerate(((4, 16, 48), (12, longest // 8, 32), (6, longest // 2, 24), (3, longest, 16))):
+        trace = poisson(count, 1e3, max(prompt, 4), output, seed + i)
+        trace = replace(trace, prompt=np.minimum(trace.prompt, longest), output=np.minimum(trace.output, 2 * output))
+        replay_real(engine, requests(trace, caps.vocabulary, f"calibrate{i}."), progress)
+    records = engine.log.records()[-(engine.log.count - before) :]
+    steps = [StepFeatures(*(int(r[n]) for n in ("tokens", "rows", "reads", "kv_positions", "guesses"))) for r in records]
+    return fit(steps, records["step_seconds"], records["plan_seconds"] + records["apply_seconds"])
+
+
+def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sched: str = "fcfs", evict: str = "slru", seed: int = 0,
+            progress: Callable[[str, int, int], None] | None = None) -> tuple[Fit, list[Line]]:
+    """Calibrate, then for each load (share of the capacity: the trace's busy time when all of it arrives at once) replay really and virtually."""
+    def tell(title: str) -> Callable[[int, int], None] | None:
+        return None if progress is None else lambda done, total: progress(title, done, total)
+
+    vocabulary = engine.executor.caps().vocabulary
+    found = calibrate(engine, int(np.percentile(trace.prompt, 95)), seed, tell("calibrate"))
+    together = replace(trace, time=np.zeros(len(trace)))
+    _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), found, sched, evict)
+    lines: list[Line] = []
+    for load in loads:
+        stretched = replace(trace, time=trace.time * (shortest / load / max(float(trace.time[-1]), 1e-9)))
+        real = [replay_real(engine, requests(stretched, vocabulary, f"{load}/{r}."), tell(f"load {load:g}, replay {r + 1}")).figures()
+                for r in range(replays)]
+        simulated = replay_simulated(engine, requests(stretched, vocabulary, "sim."), found, sched, evict)[0].figures()
+        for name, key in _KEYS:
+            lines.append(Line(load, f"{name} {key}", [getattr(f, name)[key] for f in real], getattr(simulated, name)[key]))
+    return found, lines
+
+
+def text(found: Fit, lines: list[Line]) -> str:
+    """A table: real replays, simulated value, error, spread of the machine."""
+    out = ["cost model, held-out steps: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in found.error.items()),
+           f"{'load':>5} {'figure':<9}{'real (replays)':<34}{'simulated':>10}{'error':>9}{'spread':>9}"]
+    for x in lines:
+        real = " ".join(f"{v:.4g}" for v in x.real)
+        out.append(f"{x.load:>5g} {x.figure:<9}{real:<34}{x.simulated:>10.4g}{100 * x.error:>8.1f}%{100 * x.spread:>8.1f}%"
+                   + ("" if x.holds else "  outside"))
+    return "\n".join(out)
