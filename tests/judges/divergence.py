@@ -97,7 +97,7 @@ def make_reference(python: str, gguf: Path, prompts: list[list[int]], cache: Pat
     return folder
 
 
-def peer_score(python: str, gguf: Path, folder: Path, threads: int = 2) -> float:
+def peer_score(python: str, gguf: Path, folder: Path, threads: int = 1) -> float:
     """The peer's mean KL."""
     done = subprocess.run([python, str(HERE / "peer_kl.py"), str(gguf), str(folder), str(threads)], capture_output=True, text=True, check=False)
     if done.returncode:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_tokenizer import TOKENIZERS
 
 from headwater.core.errors import UserInputError
-from headwater.text.grammar import GrammarCompiler, GrammarSpec
+from headwater.text.grammar import GrammarCompiler, GrammarSpec, compile_grammar
 
 pytest.importorskip("llguidance")
 TOK = TOKENIZERS["qwen25"]
@@ -157,3 +157,28 @@ def test_the_same_grammar_is_compiled_once():
     for s in [*specs, specs[2]]:
         compiler.compile(s)
     assert len(compiler._cache) == 2
+
+
+def test_a_grammar_behind_thinking_begins_with_its_token_and_rolls_back_over_it():
+    think = TOK.token_id("</tool_call>")                            # stands for the end of thinking in this vocabulary
+    matcher = compile_grammar(TOK, "choice", ["ab"], after=think)
+    a, b, end = TOK.token_id("a"), TOK.token_id("b"), TOK.eos_id
+    bits = np.full((1, (TOK.vocab_size + 31) // 32 + 2), 0xFFFFFFFF, np.uint32)
+    matcher.fill(bits, 0)
+    free = np.flatnonzero(np.unpackbits(bits[0].view(np.uint8), bitorder="little"))
+    assert {a, b, think} <= set(free.tolist()) and end not in free and free.max() < TOK.vocab_size
+    assert matcher.accept(np.array([b, end])) == 1
+    assert matcher.accept(np.array([b, think, a, a])) == 3
+    matcher.fill(bits, 0)
+    assert np.flatnonzero(np.unpackbits(bits[0].view(np.uint8), bitorder="little")).tolist() == [b]
+    matcher.rollback(2)
+    assert matcher.accept([b, b, think]) == 3 and not matcher.may_end()
+    assert matcher.fork().accept([a, b, end]) == 3 and matcher.accept([a, b]) == 2 and matcher.done()
+
+
+def test_matchers_of_one_tokenizer_share_compiled_grammars_and_not_their_state():
+    first, second = (compile_grammar(TOK, "choice", ["ab"]) for _ in range(2))
+    assert first.accept([TOK.token_id("a")]) == 1
+    assert second.accept([TOK.token_id("b")]) == 0
+    with pytest.raises(UserInputError, match="'xml' is not one of"):
+        compile_grammar(TOK, "xml", "x")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -46,9 +47,9 @@ def ceilings(probe: np.ndarray, seconds: float = 0.3) -> Ceiling:
     """Measure the machine now. probe: uint8, larger than the caches, every page touched."""
     lib = native.library()
     return Ceiling(
-        max(_rate(lambda n=n: lib.read_streams(probe, n), seconds / 4) for n in (1, 2, 4, 8)),
-        {bits: _rate(lambda bits=bits: lib.dot_ceiling(bits, 20_000), seconds / 3) for bits in (4, 8)},
-        _rate(lambda: lib.fma_ceiling(200_000), seconds / 3))
+        max(_rate(partial(lib.read_streams, probe, n), seconds / 4) for n in (1, 2, 4, 8)),
+        {bits: _rate(partial(lib.dot_ceiling, bits, 20_000), seconds / 3) for bits in (4, 8)},
+        _rate(partial(lib.fma_ceiling, 200_000), seconds / 3))
 
 
 def random_weights(name: str, copies: int) -> list[Weight]:

@@ -69,8 +69,10 @@ class EngineSpec:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
-        if self.backend not in ("auto", "native", "reference"):
-            raise UserInputError(f"--backend {self.backend}: one of auto, native, reference", "backend")
+        for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", ("f16", "q8"))):
+            value = getattr(self, field)
+            if value not in known:
+                raise UserInputError(f"--{field.replace('_', '-')} {value}: one of {', '.join(known)}", field)
 
 
 def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> tuple[Engine, TextModel]:

@@ -52,6 +52,7 @@ class Engine:
         self.log = log or StepLog()
         self.steps = 0
         self.last_step = 0.0
+        self.predicted = 0.0                                        # seconds that the step in flight should take
         self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
@@ -81,6 +82,8 @@ class Engine:
             self._forget(outputs)
             return outputs or None
         planned = self.clock.now()
+        f = features(plan)
+        self.predicted = 0.0 if self.cost is None else self.cost.step_seconds(f)
         result = self._execute(plan)
         ran = self.clock.now()
         outputs += self.scheduler.apply(result, ran)
@@ -88,9 +91,8 @@ class Engine:
             for sentence in self.scheduler.check():
                 log.error("invariant broken, its rows failed: %s", sentence)
             outputs += self.scheduler.drain()
-        f = features(plan)
         seconds = result.seconds or ran - planned
-        if self.cost is not None:
+        if self.cost is not None and not result.failed:
             self.cost.learn(f, seconds)
         self.steps += 1
         self.last_step = self.clock.now()
@@ -119,7 +121,7 @@ class Engine:
         return EngineStats(
             running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
             steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
-            preemptions=c.preempted,
+            preemptions=c.preempted, step_seconds=self.predicted,
         )
 
     def _forget(self, outputs: list[Output]) -> None:

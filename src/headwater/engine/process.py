@@ -166,7 +166,8 @@ class ProcessClient:
 
     def _watch(self, wire: Wire, stop: threading.Event) -> None:
         while not stop.wait(BEAT_SECONDS):
-            reason = self._deadlines.verdict(time.monotonic() - self._heard, self._stats.last_step_age)
+            stats = self._stats
+            reason = self._deadlines.verdict(time.monotonic() - self._heard, stats.last_step_age, stats.step_seconds)
             if reason is not None:
                 log.error("%s; it is killed", reason)
                 with self._lock:

@@ -35,8 +35,9 @@ class Scheduler:
         self.caps = caps
         self.kv = KVManager(caps, evict_policy, producer, block)
         self._board = Board(caps, sched_policy, self.kv, cost)
-        if isinstance(guess, Guesser):
-            guess.rows = self._board.rows
+        self.guesser = guess if isinstance(guess, Guesser) else None
+        if self.guesser is not None:
+            self.guesser.rows = self._board.rows
         self._planner = Planner(self._board, guess)
         self._settler = Settler(self._board)
         self._flight: StepPlan | None = None

@@ -11,7 +11,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -45,11 +46,14 @@ class GrammarSpec:
     source: str = ""
 
     @classmethod
-    def of(cls, kind: Kind, value: Any = None, field: str = "response_format") -> GrammarSpec:
+    def of(cls, kind: Kind | str, value: Any = None, field: str = "response_format") -> GrammarSpec:
         """From a request's value: dict for json_schema, list of str for choice, str for regex and lark.
 
         Raises UserInputError naming `field`.
         """
+        if kind not in get_args(Kind):
+            raise UserInputError(f"{field}: {str(kind)[:40]!r} is not one of {', '.join(get_args(Kind))}", field=field)
+        kind = cast(Kind, kind)
         if kind == "json_object":
             return cls(kind)
         if kind == "choice":
@@ -76,10 +80,10 @@ class GrammarSpec:
 class Matcher:
     """One sequence's place in a grammar. Not thread-safe. ends: the tokens that may end the output once the grammar is satisfied."""
 
-    def __init__(self, inner: Any, ends: frozenset[int], ended: bool = False) -> None:
-        self._inner, self._ends, self._ended = inner, ends, ended
+    def __init__(self, inner: Any, ends: frozenset[int], words: int, ended: bool = False) -> None:
+        self._inner, self._ends, self._words, self._ended = inner, ends, words, ended
 
-    def accept(self, ids: Sequence[int]) -> int:
+    def accept(self, ids: Sequence[int] | np.ndarray) -> int:
         """Advance over `ids` as long as they are legal; returns how many were. After an end token nothing is."""
         if self._ended:
             return 0
@@ -107,9 +111,10 @@ class Matcher:
         Legal ends of the output are the model's end tokens; once the grammar is complete they alone are legal.
         """
         target = bits[row]
-        if bits.dtype != np.uint32 or not target.flags.c_contiguous:
-            raise ValueError("the mask must be contiguous uint32")
-        self._inner.unsafe_compute_mask_ptr(target.ctypes.data, target.nbytes)
+        if bits.dtype != np.uint32 or not target.flags.c_contiguous or len(target) < self._words:
+            raise ValueError(f"the mask must be contiguous uint32 of at least {self._words} words")
+        self._inner.unsafe_compute_mask_ptr(target.ctypes.data, 4 * self._words)
+        target[self._words :] = 0                                   # padding of the model's output is never legal
         self._check()
 
     def forced(self) -> list[int]:
@@ -126,7 +131,7 @@ class Matcher:
 
     def fork(self) -> Matcher:
         """An independent matcher at the same place."""
-        return Matcher(self._inner.deep_copy(), self._ends, self._ended)
+        return Matcher(self._inner.deep_copy(), self._ends, self._words, self._ended)
 
     def _reason(self) -> str:
         return " ".join(self._inner.get_error().split())[:200] or "unknown reason"
@@ -134,6 +139,66 @@ class Matcher:
     def _check(self) -> None:
         if self._inner.is_error():
             raise GrammarError(f"the grammar failed: {self._reason()}")
+
+
+class MatcherAfter:
+    """A matcher that begins behind the token `after`, the end of thinking. Until then everything is legal but to end the output."""
+
+    def __init__(self, inner: Matcher, after: int, free: np.ndarray) -> None:
+        """free: uint32[words], the mask while the grammar has not begun."""
+        self._inner, self._after, self._free = inner, after, free
+        self._before = self._inside = 0                             # tokens accepted in front (with `after`) and in the grammar
+        self._begun = False
+
+    def accept(self, ids: Sequence[int] | np.ndarray) -> int:
+        """As Matcher.accept."""
+        count = 0
+        for i in map(int, ids):
+            if self._begun:
+                n = self._inner.accept(ids[count:])
+                self._inside += n
+                return count + n
+            if not 0 <= i < 32 * len(self._free) or not int(self._free[i >> 5]) >> (i & 31) & 1:
+                return count
+            count += 1
+            self._before += 1
+            self._begun = i == self._after
+        return count
+
+    def rollback(self, n: int) -> None:
+        """As Matcher.rollback, also back over the beginning of the grammar."""
+        inside = min(n, self._inside)
+        self._inner.rollback(inside)
+        self._inside -= inside
+        if n > inside:
+            self._before -= n - inside
+            self._begun = False
+
+    def fill(self, bits: np.ndarray, row: int = 0) -> None:
+        """As Matcher.fill."""
+        if self._begun:
+            self._inner.fill(bits, row)
+            return
+        bits[row, : len(self._free)] = self._free
+        bits[row, len(self._free) :] = 0
+
+    def forced(self) -> list[int]:
+        """As Matcher.forced."""
+        return self._inner.forced() if self._begun else []
+
+    def done(self) -> bool:
+        """As Matcher.done."""
+        return self._begun and self._inner.done()
+
+    def may_end(self) -> bool:
+        """As Matcher.may_end."""
+        return self._begun and self._inner.may_end()
+
+    def fork(self) -> MatcherAfter:
+        """As Matcher.fork."""
+        twin = MatcherAfter(self._inner.fork(), self._after, self._free)
+        twin._before, twin._inside, twin._begun = self._before, self._inside, self._begun
+        return twin
 
 
 class GrammarCompiler:
@@ -169,7 +234,14 @@ class GrammarCompiler:
                     self._cache.popitem(last=False)
         if isinstance(found, str):
             raise UserInputError(f"{field}: {found}", field=field)
-        return Matcher(found.deep_copy(), frozenset(tokens.eos_tokens))
+        return Matcher(found.deep_copy(), frozenset(tokens.eos_tokens), self.words)
+
+    def free_mask(self) -> np.ndarray:
+        """uint32[words]: every token of the vocabulary but padding and those that end the output."""
+        allowed = np.zeros(32 * self.words, np.uint8)
+        allowed[: self._tokenizer.vocab_size] = self._tokenizer.vocab.types != UNUSED
+        allowed[sorted(self._tokenizer.turn_end_ids)] = 0
+        return np.packbits(allowed, bitorder="little").view(np.uint32)
 
     def _load(self, field: str) -> Any:
         if self._library is None:
@@ -206,6 +278,25 @@ class GrammarCompiler:
         if built.is_error():
             return f"the {spec.kind} cannot be compiled ({' '.join(built.get_error().split())[:200]})"
         return built
+
+
+_COMPILERS: WeakKeyDictionary[Tokenizer, GrammarCompiler] = WeakKeyDictionary()
+_COMPILERS_LOCK = threading.Lock()
+
+
+def compile_grammar(
+    tokenizer: Tokenizer, kind: Kind | str, source: Any, *, after: int | None = None, field: str = "response_format"
+) -> Matcher | MatcherAfter:
+    """A matcher for one answer of the model that `tokenizer` belongs to; compiled grammars are kept. See GrammarSpec.of for the sources.
+
+    after: the grammar begins behind this token. Raises UserInputError naming `field`.
+    """
+    with _COMPILERS_LOCK:
+        compiler = _COMPILERS.get(tokenizer)
+        if compiler is None:
+            compiler = _COMPILERS[tokenizer] = GrammarCompiler(tokenizer)
+    matcher = compiler.compile(GrammarSpec.of(kind, source, field), field)
+    return matcher if after is None else MatcherAfter(matcher, after, compiler.free_mask())
 
 
 class _Tokens:

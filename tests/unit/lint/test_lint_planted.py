@@ -13,6 +13,7 @@ from headwater.ledger.lint import CATALOGUE, lint_text
 from headwater.ledger.lint.registry import all_checks
 
 sys.path.insert(0, str(Path(__file__).parent))
+from harmless import HARMLESS
 from planted import PLANTED
 
 BRIEFS = Path(__file__).parent / "briefs"
@@ -30,7 +31,7 @@ def test_a_planted_defect_is_found(name: str, base: str, old: str, new: str, rul
     assert old in clean, name
     text = clean.replace(old, new)
     lines = text.split("\n")
-    assert [f for f in lint_text(text) if f.rule == rule and piece.split()[0] in lines[f.place.line - 1]], name
+    assert [f for f in lint_text(text) if f.rule == rule and piece.split(maxsplit=1)[0] in lines[f.place.line - 1]], name
 
 
 @pytest.mark.parametrize(("name", "base", "old", "new", "rule", "piece"), PLANTED, ids=[f"{p[4]}: {p[0]}" for p in PLANTED])
@@ -136,3 +137,11 @@ def test_simulated_numbers_of_a_known_work_want_the_word() -> None:
     text = SIMULATED.replace("TideQueue: draining queues by tide (2603.01234)", "Vidur: planning deployments (2405.05465)")
     assert {f.rule for f in lint_text(text.format(points="errors below 9 %", conflict="none"))} >= {29}
     assert 29 not in {f.rule for f in lint_text(text.format(points="simulated, errors below 9 %", conflict="none"))}
+
+
+@pytest.mark.parametrize("sentence", HARMLESS)
+def test_a_sentence_that_only_comes_close_is_silent(sentence: str) -> None:
+    base = (BRIEFS / "rag_daily_en.md").read_text("utf-8")
+    inside = base.replace("the abstract does not say which build time this costs", sentence)
+    note = f"# note\n\n{sentence}\n"
+    assert [(f.rule, f.place.span) for t in (inside, note) for f in lint_text(t)] == []

@@ -28,7 +28,7 @@ def test_a_chinese_brief_is_read_in_any_usual_encoding(encoding: str, tmp_path: 
     [
         (b"\x7fELF\x00\x01", "binary"),
         (b"caf\xe9 and \xff more", "neither UTF-8"),
-        ("broken in the middle".encode() + b"\xc3\x28 \xa4\xa4", "UTF-8"),
+        (b"broken in the middle" + b"\xc3\x28 \xa4\xa4", "UTF-8"),
         (b"\xff\xfe\x00", "UTF-16"),
         (b"x" * 300_000, "characters"),
         (bytes(range(1, 9)) * 400, "control"),

@@ -239,7 +239,7 @@ CONFIRM = rx(
 )
 INDEPENDENT = rx(
     r"(?:[两二三四五多2345]|\d{1,3})\s*(?:个|份|家|方|路)?(?:相互|互相|彼此)?独立(?:的)?(?:来源|信源|材料|验证|证实|证据|渠道)|"
-    r"(?:two|three|four|five|several|multiple|\d{1,3}) independent (?:sources|confirmations|reports|outlets|lines of evidence)|"
+    r"(?:two|three|four|five|several|multiple|\d{1,3}) independent (?:sources|confirmations|reports|outlets|teams|groups|labs|lines of evidence)|"
     r"交叉验证|cross-?(?:validat|verif|confirm)\w*|互相印证|独立(?:佐证|印证|证实)|"
     r"independent(?:ly)? (?:confirm|corroborat|verif)\w*"
 )

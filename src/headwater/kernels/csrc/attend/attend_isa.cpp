@@ -154,7 +154,8 @@ void add_values(const AttendJob& job, const Work& w, int r, int n, const float* 
   };
   for (int i = r; i < r + n && common_lo > slab.j0; ++i) alone(i, slab.j0, common_lo);
   if (common_lo < common_hi) {
-    value_rows<Source>(n, weights, slab.blocks, slab.stride, common_lo, common_hi, slab.c0, slab.c1, w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
+    value_rows<Source>(n, weights, slab.blocks, slab.stride, common_lo, common_hi, slab.c0, slab.c1,
+                       w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
   }
   for (int i = r; i < r + n && common_hi < slab.j1; ++i) alone(i, common_hi, slab.j1);
 }
@@ -370,7 +371,9 @@ void merge_rows(int parts, int64_t rows, int64_t first, int64_t last, int dim, c
       const F32x16 weight = splat(weights[0]);
       total = total + weights[0];
       const float* from = outs + (p * rows + r) * dim;
-      for (int c = 0; c < dim; c += kLanes) store_n(out + r * dim + c, fma(load_n(from + c, dim - c), weight, load_n(out + r * dim + c, dim - c)), dim - c);
+      for (int c = 0; c < dim; c += kLanes) {
+        store_n(out + r * dim + c, fma(load_n(from + c, dim - c), weight, load_n(out + r * dim + c, dim - c)), dim - c);
+      }
     }
     lse[r] = total == 0.0f ? -HUGE_VALF : static_cast<float>(static_cast<double>(peak) + std::log(static_cast<double>(total)));
     if (total == 0.0f) continue;
