@@ -6,7 +6,7 @@ import pytest
 
 from headwater.sim.storm import SPECS, Storm
 
-PAST = [(21, 150), (22, 150), (5019, 500)]                            # storms that once found something
+PAST = [(21, 150), (22, 150), (5019, 500), (9032, 500)]                            # storms that once found something
 
 
 @pytest.mark.parametrize("spec", sorted(SPECS))

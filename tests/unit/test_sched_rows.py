@@ -7,6 +7,7 @@ from toy_scheduler import HYBRID, SHAPES, VOCABULARY, Toy, prompt, request
 from headwater.core.cost import LinearCost
 from headwater.core.events import Cancel, ExecutorLost, MaskReady, Release
 from headwater.core.plan import Ragged, StepResult, Want
+from headwater.policies.sched.api import SchedPolicy
 from headwater.sim.memory import MemoryExecutor, draw, hashes, linear
 
 
@@ -294,3 +295,24 @@ def test_the_toy_memory_notices_a_wrong_recurrent_slot() -> None:
     plan.state_in = plan.state_in[::-1].copy()
     with pytest.raises(AssertionError, match="recurrent state"):
         toy.executor.run(plan)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_request_that_fills_the_memory_runs_however_much_of_it_is_cached(shape: str) -> None:
+    toy = Toy(SHAPES[shape], blocks=10)
+    ids = prompt(160)
+    toy.run(request("warm", ids[:159], 0))
+    again = request("again", ids[:159], 1)
+    toy.run(again)
+    assert toy.end("again").finish == "length" and toy.ids("again") == right(again)
+
+
+def test_a_policy_that_gives_prompts_no_tokens_only_makes_them_slow() -> None:
+    class Stingy(SchedPolicy):
+        def chunk(self, pending: int, left: int, others: int) -> int:
+            return 0
+
+    toy = Toy()
+    toy.scheduler._board.policy = Stingy()
+    toy.run(request("r", prompt(100), 3))
+    assert toy.ids("r") == right(request("r", prompt(100), 3))

@@ -22,6 +22,11 @@ class Match:
     start: int
     point: Point | None = None
 
+    def without_copies(self, block: int, can_cut: bool) -> Match:
+        """The same match for a row that copies nothing: it starts at a block border, or from nothing where that needs a checkpoint."""
+        m = self.start // block if can_cut else 0
+        return Match(self.identity, self.root, self.path[:m], -1, m * block, m * block)
+
 
 @dataclass(slots=True, eq=False)
 class Chain:

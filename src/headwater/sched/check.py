@@ -126,8 +126,8 @@ def _requests(board: Board) -> Iterator[Violation]:
     stages = [(rows, Stage.RUNNING), (queue, Stage.WAITING)]
     for table, stage in stages:
         for i in table.index().tolist():
-            seq = table.at(i)
-            if seq.stage != stage or seq.row != i or board.seqs.get(seq.request.request_id) is not seq:
+            seq = table.seqs[i]
+            if seq is None or seq.stage is not stage or seq.row != i or board.seqs.get(seq.request.request_id) is not seq:
                 yield Violation("every admitted request is in one place")
     if len(board.seqs) != rows.count + queue.count + len(forest.held):
         yield Violation(f"no request is lost: {len(board.seqs)} known, {rows.count} run, {queue.count} wait, {len(forest.held)} held")

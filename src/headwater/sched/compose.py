@@ -72,6 +72,11 @@ class StepBuilder:
             ends = [(row, int(rows.done[row]), n) for row, n in self.chunks]
             self.chunks = [(row, forest.next_border(rows.at(row), done, done + n) - done) for row, done, n in ends]
 
+    def add_join(self, seq: Seq, start: Start, kept: int) -> None:
+        """A row that starts in this step with `kept` shared or copied blocks; the blocks behind them are new."""
+        self.joins.append((seq, start, kept))
+        self.grown[seq.row] = kept
+
     # ---- arrays -----------------------------------------------------------------------------------------------------------------
 
     def build(self, step: int, now: float) -> StepPlan:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from headwater.core.plan import Ragged, StepPlan
-from headwater.kv.chain import Match
+from headwater.kv.chain import Match, Start
 from headwater.policies.sched.api import Budget, RowsView
 from headwater.sched.board import Board
 from headwater.sched.compose import Border, StepBuilder
@@ -33,7 +33,8 @@ class Planner:
             return None
         load = board.load()
         asked = board.policy.budget(load, now)
-        budget = Budget(min(max(int(asked.tokens), _LEAST), board.caps.max_step_tokens), max(int(asked.rows), 1), asked.seconds)
+        most = board.caps.max_step_tokens
+        budget = Budget(min(max(int(asked.tokens), _LEAST), most), min(max(int(asked.rows), 1), most), asked.seconds)
         build = StepBuilder(board)
         self._decodes(build, budget, now)
         self._prompts(build, budget, now)
@@ -134,9 +135,11 @@ class Planner:
         while board.kv.reserve(seq.chain, need, now) < need:
             victim = self._victim(now)
             if victim is None:
+                build.grown.pop(row, None)
                 board.fail(seq, f"out of memory: the row needs a block more than its {before} and {len(board.forest.held)} held states keep the rest",
                            now, retry_after=1.0)
                 return
+            build.grown.pop(victim.row, None)                       # its index may join again in this step
             board.preempt(victim, now)
             if victim is seq:
                 return
@@ -192,7 +195,8 @@ class Planner:
 
     def _chunk(self, build: StepBuilder, budget: Budget, seq: Seq, done: int, pending: int, left: int, others: int) -> int:
         """Tokens of a prompt for this step: the policy's wish, cut to the budget in tokens and seconds and to the next checkpoint."""
-        n = min(max(int(self.board.policy.chunk(pending, left, others)), 0), pending, left)
+        least = 0 if build.chunks else min(_LEAST, pending, left)
+        n = min(max(int(self.board.policy.chunk(pending, left, others)), least), pending, left)
         n = self._fit(build, budget, done, n, pending)
         return self.board.forest.next_border(seq, done, done + n) - done
 
@@ -237,26 +241,31 @@ class Planner:
             board.count.waited += 1
             board.changed = True
             return True
-        start, total = found.start, len(seq.known)
-        if not self._enough_room(found, total):
+        if not self._enough_room(found, len(seq.known)):
             return False
-        n = self._chunk(build, budget, seq, start, total - start, left, others)
+        n = self._chunk(build, budget, seq, found.start, len(seq.known) - found.start, left, others)
         if n <= 0:
             board.changed = True
             return True
-        m = start // kv.block
-        assert seq.sums is not None
-        seed = int(seq.sums[m - 1]) if m else kv.index.seed(seq.identity)
-        begun = kv.start(found, seed, start + n, now)
+        begun = self._begin(seq, found, n, now)
+        if begun is None and not board.rows.count:
+            # alone and still short: what the row would only copy from must not be what keeps it out
+            found = found.without_copies(kv.block, kv.can_cut)
+            n = self._chunk(build, budget, seq, found.start, len(seq.known) - found.start, left, others)
+            begun = self._begin(seq, found, n, now)
         if begun is None:
             return False
-        n = min(n, begun.chain.n * kv.block - start)
-        row = board.enter(seq, begun.chain, start)
-        kept = m + bool(start % kv.block)
-        build.joins.append((seq, begun, kept))
-        build.grew(row, kept)
+        n = min(n, begun.chain.n * kv.block - found.start)
+        row = board.enter(seq, begun.chain, found.start)
+        build.add_join(seq, begun, kv.blocks_for(found.start))
         build.add_chunk(row, n)
         return True
+
+    def _begin(self, seq: Seq, found: Match, n: int, now: float) -> Start | None:
+        kv, m = self.board.kv, found.start // self.board.kv.block
+        assert seq.sums is not None
+        seed = int(seq.sums[m - 1]) if m else kv.index.seed(seq.identity)
+        return kv.start(found, seed, found.start + n, now)
 
     def find(self, seq: Seq, cap: int) -> Match:
         kv = self.board.kv

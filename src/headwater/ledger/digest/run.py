@@ -25,6 +25,7 @@ from headwater.ledger.digest.listing import ORDER
 from headwater.ledger.digest.typing import claims_of, same_quantity
 from headwater.ledger.evidence import level_of, opening
 from headwater.ledger.instance import Instance
+from headwater.ledger.intake.items import cited_files
 from headwater.ledger.intake.orders import without_orders
 from headwater.ledger.parse.ids import canonical_url, find_links, title_key
 from headwater.ledger.records import (
@@ -49,7 +50,6 @@ from headwater.ledger.store import Ledger
 from headwater.ledger.vocabulary import opening_level, stated_level
 
 _BASELINE = {"sibling_brief", "earlier_brief", "living_document", "work_queue", "unreadable"}
-_CITED_FILE = re.compile(r"(?<![\w/.])(?:[\w.-]+/)+[\w.-]+\.(?:md|txt|xml|bib)\b")
 _CHUNK = 1500
 Progress = Callable[[str, int, int], None]
 
@@ -220,8 +220,8 @@ class Digest:
                     relevance=self._relevance(item),
                 )
             )
-        for path in _CITED_FILE.findall(item.text):
-            if not self.ledger.count(Source, "path", path) and "://" not in path:
+        for path in cited_files(item.text):
+            if not self.ledger.count(Source, "path", path):
                 self.pending.append(
                     Flag(id=fingerprint("outside", item.id, path), at=self.batch.at, subject=item.id, flag="outside_batch", text=path)
                 )

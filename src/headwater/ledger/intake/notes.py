@@ -20,7 +20,8 @@ _TITLED = (
     re.compile(r"\[(?P<t>[^\]\n]{6,200})\]\(https?://[^)\s]*(?:arxiv|doi)[^)\s]*\)"),
     re.compile(r"arXiv\s*[:：]\s*[\d.]+(?:v\d+)?\s*[—–:-]+\s*(?P<t>[^\n（(;；]{4,200})", re.IGNORECASE),
     re.compile(r"\*\*(?P<t>[^*\n]{6,200})\*\*\s*[（(,，]?\s*(?:arXiv|\d{4}\.\d{5}|https?://)", re.IGNORECASE),
-    re.compile(r"^\s*(?:[-*•]|\d+[.、)])?\s*(?P<t>[A-Z][^\n（(;；。]{3,180}?)\s*[（(]\s*(?:arXiv\s*[:：]\s*)?\d{4}\.\d{5}", re.MULTILINE),
+    re.compile(r"^[ \t]{0,12}(?:[-*•]|\d{1,3}[.、)])?[ \t]{0,4}(?P<t>[A-Z][^\n（(;；。]{3,180}?)\s*[（(]\s*"
+               r"(?:arXiv\s*[:：]\s*)?\d{4}\.\d{5}", re.MULTILINE),
     re.compile(r"[《\"“](?P<t>[^》\"”\n]{6,200})[》\"”]"),
 )
 _LABEL = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?P<k>[^:：\n|*]{1,24}?)(?:\*\*)?\s*[:：]\s*(?:\*\*)?\s*(?P<v>\S.*)$")

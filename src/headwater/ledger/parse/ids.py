@@ -43,7 +43,7 @@ _DATE_NAMED = re.compile(
     r"\b(?P<mon>" + "|".join(_MONTHS) + r")[a-z]*\.?\s+(?:(?P<d>\d{1,2}),?\s+)?(?P<y>20\d{2})\b", re.IGNORECASE
 )
 _RELEASE = re.compile(
-    r"(?P<name>[A-Za-z][A-Za-z0-9.+]*[A-Za-z0-9+])?(?P<gap>[\s\"“]*)\bv?(?P<ver>\d+\.(?:\d+|x)(?:\.(?:\d+|x))*(?:\.?(?:dev|rc|post|a|b)\d*)?)",
+    r"(?P<name>[A-Za-z][A-Za-z0-9.+]{0,40}[A-Za-z0-9+])?(?P<gap>[\s\"“]{0,4})\bv?(?P<ver>\d+\.(?:\d+|x)(?:\.(?:\d+|x))*(?:\.?(?:dev|rc|post|a|b)\d*)?)",
     re.ASCII,
 )
 
