@@ -138,14 +138,19 @@ class LLM:
         prompts = [self._text.render_chat(m, tools, **template) for m in several]  # type: ignore[arg-type]
         return self.generate(prompts, sampling_params, grammar=grammar, progress=progress, on_delta=on_delta)
 
-    def embed(self, texts: str | Sequence[str], *, pooling: str = "mean", normalize: bool = True) -> np.ndarray:
-        """float32[n, dim]: final hidden rows of each text, pooled over its tokens (`mean`) or of its last token (`last`)."""
-        if pooling not in ("mean", "last"):
-            raise UserInputError(f"pooling: must be 'mean' or 'last', got {pooling!r}", "pooling")
+    def embed(self, texts: str | Sequence[str], *, pooling: str | None = None, normalize: bool = True) -> np.ndarray:
+        """float32[n, dim]: the final hidden rows of each text, pooled.
+
+        pooling: `mean` over its tokens, its first (`cls`) or its `last` one; None = the model's own way.
+        """
+        pooling = pooling or self._text.pooling
+        if pooling not in ("mean", "cls", "last"):
+            raise UserInputError(f"pooling: must be mean, cls or last, got {pooling!r}", "pooling")
         reads = ReadSpec(hidden="last" if pooling == "last" else "all")
         several = [texts] if isinstance(texts, str) else list(texts)
         answers = self._offline.run([GenerateRequest(self._ids(t), reads=reads, read_only=True) for t in several])
-        rows = np.stack([a.choices[0].reads.hidden.mean(axis=0, dtype=np.float64) for a in answers]).astype(np.float32)  # type: ignore[union-attr]
+        hidden = [a.choices[0].reads.hidden for a in answers]
+        rows = np.stack([h[0] if pooling == "cls" else h.mean(axis=0, dtype=np.float64) for h in hidden if h is not None]).astype(np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) if normalize else rows
 
     def decide(

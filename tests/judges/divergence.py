@@ -20,9 +20,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from executors import native_logits, numpy_logits
 from prompts import PROMPTS, long_prompt
 
 from headwater.model.load.loader import Model, load_model
@@ -95,7 +97,7 @@ def make_reference(python: str, gguf: Path, prompts: list[list[int]], cache: Pat
     return folder
 
 
-def peer_score(python: str, gguf: Path, folder: Path, threads: int = 2) -> float:
+def peer_score(python: str, gguf: Path, folder: Path, threads: int = 1) -> float:
     """The peer's mean KL."""
     done = subprocess.run([python, str(HERE / "peer_kl.py"), str(gguf), str(folder), str(threads)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -116,16 +118,14 @@ def joined(paths: Sequence[Path], work: Path) -> Path:
 
 
 def judge(name: str, paths: Sequence[Path], args: argparse.Namespace, work: Path) -> int:
-    from paths_of_ours import native_logits, numpy_logits
-
     model: Model = load_model(paths)
     tokenizer = Tokenizer.from_gguf(model.tokenizer.metadata)
     texts = [*PROMPTS, long_prompt()] if any(model.config.windows) else PROMPTS
     prompts = [list(map(int, tokenizer.encode(text))) for text in texts[-args.prompts :]]
     gguf = joined(paths, work)
     folder = make_reference(args.reference, gguf, prompts, args.cache or work)
-    native = measure(folder, native_logits(model))
-    exact = measure(folder, numpy_logits(model))
+    native = measure(folder, partial(native_logits, model))
+    exact = measure(folder, partial(numpy_logits, model))
     peer = peer_score(args.peer, gguf, folder) if args.peer else None
     kl = float(native.kl.mean())
     print(f"{name}: {len(native.kl)} positions of {len(prompts)} prompts, the longest {max(map(len, prompts))} tokens")

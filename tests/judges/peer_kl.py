@@ -38,7 +38,8 @@ def main() -> None:
     folder = Path(sys.argv[2])
     files = sorted(folder.glob("*.npz"), key=lambda p: int(p.stem))
     longest = max(len(np.load(f)["ids"]) for f in files)
-    llama = Llama(sys.argv[1], n_ctx=longest + 8, n_batch=512, n_threads=int(sys.argv[3]), logits_all=True, verbose=False)
+    threads = int(sys.argv[3])
+    llama = Llama(sys.argv[1], n_ctx=longest + 8, n_batch=512, n_threads=threads, n_threads_batch=threads, logits_all=True, verbose=False)
     kl, argmax = [], []
     for file in files:
         with np.load(file) as data:

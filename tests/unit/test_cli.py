@@ -13,14 +13,16 @@ SRC = Path(__file__).parent.parent.parent / "src"
 
 def headwater(*args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(SRC)}
-    return subprocess.run([sys.executable, "-m", "headwater.cli.main", *args], input=stdin, capture_output=True, text=True, env=env, timeout=120, check=False)
+    command = [sys.executable, "-m", "headwater.cli.main", *args]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, env=env, timeout=120, check=False)
 
 
 def test_complete_prints_the_text_and_repeats_it_for_a_seed() -> None:
-    one = headwater("complete", "hello", "--model", "echo", "--max-tokens", "12", "--temperature", "0.8", "--seed", "7")
+    options = ("--model", "echo", "--max-tokens", "12", "--temperature", "0.8", "--seed", "7")
+    one = headwater("complete", "hello", *options)
     assert one.returncode == 0
     assert len(one.stdout.rstrip("\n")) > 0
-    assert headwater("complete", "-", "--model", "echo", "--max-tokens", "12", "--temperature", "0.8", "--seed", "7", stdin="hello").stdout == one.stdout
+    assert headwater("complete", "-", *options, stdin="hello").stdout == one.stdout
 
 
 def test_complete_reports_the_seed_that_it_drew() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -58,6 +59,7 @@ def test_silence_and_standstill_are_told_apart_from_work() -> None:
     assert d.verdict(1.0, 30.0) is None
     assert "sign of life" in (d.verdict(11.0, 0.0) or "")
     assert "no step" in (d.verdict(1.0, 61.0) or "")
+    assert d.verdict(1.0, 61.0, predicted=7.0) is None              # ten predicted steps have not passed
     assert [restart_delay(n) for n in (1, 2, 3, 4, 99)] == [0.0, 1.0, 2.0, 4.0, 30.0]
 
 
@@ -89,6 +91,54 @@ def test_a_child_answers_like_the_engine_in_this_process_and_a_killed_one_is_rep
             await front.close()
 
     asyncio.run(asyncio.wait_for(main(), 120))
+
+
+def test_a_stopped_child_is_found_killed_and_replaced() -> None:
+    async def main() -> None:
+        from headwater.engine.front import Front
+        from headwater.engine.process import ProcessClient
+
+        client = ProcessClient(EngineSpec("echo"), Deadlines(beat=2.0))
+        front = Front(client, LLM("echo")._text)
+        await front.start()
+        try:
+            first = client.pid
+            assert first is not None
+            os.kill(first, signal.SIGSTOP)
+            with pytest.raises(EngineLostError, match=r"no sign of life|new one"):
+                while True:
+                    front.check_health()
+                    await asyncio.sleep(0.05)
+            while client.pid in (None, first) or client._dead is not None:
+                await asyncio.sleep(0.05)
+            front.check_health()
+        finally:
+            await front.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_waiting_long_for_work_is_not_standing_still() -> None:
+    from headwater.engine.build import load
+    from headwater.engine.thread import ThreadClient
+
+    engine, _ = load(EngineSpec("echo"))
+    engine.last_step = engine.clock.now() - 3600.0                  # idle for an hour
+    client = ThreadClient(lambda: engine)
+    ages: list[float] = []
+    done = threading.Event()
+    submit = engine.executor.submit
+
+    def watched(plan) -> None:
+        ages.append(client.stats().last_step_age)
+        submit(plan)
+
+    engine.executor.submit = watched  # type: ignore[method-assign]
+    client.start(lambda outputs: done.set() if any(o.finish for o in outputs) else None, lambda reason: None)
+    client.send(Arrive(Request("r", np.arange(4, dtype=np.int32), SamplingParams(), 2, arrival=engine.clock.now())))
+    assert done.wait(30)
+    client.close()
+    assert max(ages) < 60
 
 
 def test_a_model_that_cannot_be_loaded_is_the_callers_error() -> None:

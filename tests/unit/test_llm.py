@@ -141,3 +141,12 @@ def test_an_interrupt_leaves_a_clean_engine(llm: LLM) -> None:
     stats = llm.engine.stats()
     assert (stats.running, stats.waiting) == (0, 0)
     assert len(llm.generate("a", GREEDY)[0].outputs[0].token_ids) == 8
+
+
+@pytest.mark.parametrize("draft", ["ngram", "suffix"])
+def test_drafts_give_the_same_text(llm: LLM, draft: str) -> None:
+    params = SamplingParams(max_tokens=60, temperature=0.7, seed=8, ignore_eos=True)
+    prompts = ["abcabcabcabc", "the same the same the same"]
+    guessing = LLM("echo", draft=draft)
+    for _ in range(2):                                              # the second time the suffix drafter has seen it all
+        assert [o.outputs[0].text for o in guessing.generate(prompts, params)] == [o.outputs[0].text for o in llm.generate(prompts, params)]

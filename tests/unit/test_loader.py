@@ -12,8 +12,11 @@ import tiny_models as tiny
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_forward import forward
+from sequences import Sequence
 
 from headwater.core.errors import FormatError, UserInputError
+from headwater.kernels import native
+from headwater.kernels.lower import NativeProgram
 from headwater.kernels.ops import Attend
 from headwater.kernels.weights import quantise
 from headwater.model.load.loader import _quantise, load_model, open_source, plan_model
@@ -114,6 +117,16 @@ def test_the_plan_knows_the_weights_to_the_byte_before_loading(name, how, tmp_pa
     plan, model = plan_model(folder, how), load_model(folder, how)
     assert plan == model.plan
     assert plan.weights == model.report.weight_bytes
+
+
+@pytest.mark.skipif(not native.available(), reason="needs the native module")
+def test_the_plan_s_scratch_is_what_the_native_executor_takes(tmp_path):
+    model = load_model(tiny.write_folder("llama", tmp_path / "m"), weights="q8")
+    program = NativeProgram(model.program)
+    Sequence(model, program).feed(tiny.tokens(1, 100))
+    logits = 4 * tiny.VOCAB                                          # counted in the plan, kept elsewhere by the executor
+    planned = 100 * (model.plan.scratch_per_token + model.plan.scratch_per_read - logits)
+    assert 0.9 * planned < program.scratch_bytes < 1.1 * planned
 
 
 def test_the_plan_counts_windows_and_whole_blocks(tmp_path):

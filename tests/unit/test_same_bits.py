@@ -40,7 +40,7 @@ def llm(smollm2: Path) -> LLM:
 
 
 def planner(model, seed: int) -> Planner:
-    forward = ModelForward(model.program, model.kvspec, (256,), 0, context=1024, identity=model.identity, step_tokens=1024)
+    forward = ModelForward(model.program, model.kvspec, (256,), 0, context=1024, identity=model.identity, step_tokens=1024, vocabulary=VOCABULARY)
     return Planner(Runner(forward), np.random.default_rng(seed))
 
 

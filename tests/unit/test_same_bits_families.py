@@ -22,7 +22,7 @@ from headwater.worker.exec.inline import InlineExecutor
 from headwater.worker.model_forward import ModelForward
 from headwater.worker.runner import Runner
 
-NAMES = ("hybrid", "gemma3", "qwen3")
+NAMES = ("hybrid", "gemma3", "qwen3", "qwen3 q8")                   # the last with an 8-bit cache
 MODELS: dict[str, Model] = {}
 names = st.sampled_from(NAMES)
 seeds = st.integers(0, 2**32)
@@ -31,7 +31,8 @@ seeds = st.integers(0, 2**32)
 @pytest.fixture(scope="module", autouse=True)
 def _models(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in NAMES:
-        MODELS[name] = load_model(tiny_models.write_folder(name, tmp_path_factory.mktemp(name)))
+        family, _, kv = name.partition(" ")
+        MODELS[name] = load_model(tiny_models.write_folder(family, tmp_path_factory.mktemp(family)), kv_format=kv or "f16")
 
 
 def offline(name: str, blocks: int = 80, sched: str = "fcfs", guess=None) -> Offline:
@@ -39,7 +40,7 @@ def offline(name: str, blocks: int = 80, sched: str = "fcfs", guess=None) -> Off
     spec = model.kvspec
     forward = ModelForward(
         model.program, spec, (blocks,) * len(spec.groups), 24 if spec.states else 0, context=model.config.context, identity=model.identity,
-        step_tokens=256,
+        step_tokens=256, vocabulary=tiny_models.VOCAB,
     )
     executor = InlineExecutor(Runner(forward))
     scheduler = Scheduler(executor.caps(), registry.build("sched", sched), registry.build("evict", "slru"), guess=guess)

@@ -150,6 +150,10 @@ def test_the_space_that_sentencepiece_puts_in_front_is_dropped_only_at_the_start
         ({"tokenizer.ggml.token_type": np.zeros(3, np.int32)}, "has 3 entries"),
         ({"tokenizer.ggml.eos_token_id": 10**6}, "eos_token_id' is 1000000"),
         ({"tokenizer.ggml.bos_token_id": "two"}, "bos_token_id' is 'two'"),
+        ({"tokenizer.ggml.eos_token_id": np.arange(3)}, "eos_token_id' is array"),
+        ({"tokenizer.ggml.tokens": np.arange(3)}, "tokenizer.ggml.tokens' is missing or not"),
+        ({"tokenizer.ggml.tokens": [[1], [2]], "tokenizer.ggml.token_type": np.array([3, 3])}, "do not fit|vocabulary has 2"),
+        ({"tokenizer.ggml.merges": [1, 2]}, "do not fit"),
     ],
 )
 def test_a_wrong_vocabulary_is_refused_by_the_name_of_its_key(change, message):

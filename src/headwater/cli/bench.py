@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -57,6 +58,22 @@ def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rou
     from headwater.bench.tasks import DECISIONS
 
     _run("decisions", DECISIONS, model, peer, json, rounds)
+
+
+@app.command("kernels")
+def kernels(json: Path = JSON, seconds: float = typer.Option(0.5, min=0.01, help="How long each figure is measured per round."),
+            rounds: int = typer.Option(3, min=1, help="Rounds; kernel and ceiling take turns.")) -> None:
+    """Products against the read bandwidth and the integer ceiling of this machine."""
+    from headwater.bench.kernels import bench
+    from headwater.core.errors import UserInputError
+    from headwater.kernels import native
+
+    if not native.available():
+        raise UserInputError("bench kernels: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
+    report = bench(seconds, rounds)
+    report.print()
+    if json:
+        report.save(json)
 
 
 @app.command("serve")
@@ -152,3 +169,44 @@ def decide(
         reliability_plot(points, plot, f"{model}: {len(points)} decisions")
     if json:
         json.write_text(dumps({"environment": environment(), "tasks": results}, default=asdict, indent=1) + "\n", "utf-8")
+
+
+@app.command("startup")
+def startup(
+    model: str = MODEL,
+    peer_python: str = typer.Option("", "--peer-python", help="Python of an environment with llama-cpp-python, to run beside."),
+    rounds: int = typer.Option(5, min=1, help="Starts of each."),
+    json: Path = JSON,
+) -> None:
+    """Seconds from process start to first token."""
+    from headwater.bench.startup import run
+
+    _show(run(model, peer_python or None, rounds), json, "llama-cpp-python" if peer_python else None)
+
+
+@app.command("overhead")
+def overhead(json: Path = JSON) -> None:
+    """The engine's own share of a step under a null executor, over the number of rows."""
+    from headwater.bench.overhead import run
+
+    _show(run(), json, None)
+
+
+@app.command("stall")
+def stall(
+    model: str = MODEL,
+    budget: float = typer.Option(0.2, min=0.001, help="Seconds of a step while somebody decodes."),
+    streams: int = typer.Option(4, min=1, help="Streams that decode."),
+    prompt: int = typer.Option(7500, min=1, help="Tokens of the prompt that arrives."),
+    json: Path = JSON,
+) -> None:
+    """The largest gap between two tokens of running streams while a long prompt is computed."""
+    from headwater.bench.stall import run
+
+    _show(run(model, budget, streams, prompt), json, None)
+
+
+def _show(report: Any, json: Path | None, baseline: str | None) -> None:
+    report.print(baseline=baseline)
+    if json:
+        report.save(json)

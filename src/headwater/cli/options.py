@@ -15,6 +15,7 @@ Threads = Annotated[Optional[int], typer.Option(help="Threads; default: the phys
 ChatTemplate = Annotated[Optional[str], typer.Option(help="File with a chat template that replaces the model's own.")]  # noqa: UP045
 Sched = Annotated[str, typer.Option(help="Who runs next: fcfs, priority, sjf, fair; with parameters: fcfs:seconds=0.1.")]
 Evict = Annotated[str, typer.Option(help="Which cached block leaves: lru, slru, lfu, demand.")]
+Draft = Annotated[str, typer.Option(help="Which tokens to guess ahead: none, ngram, suffix. Guesses change the speed, never the text.")]
 Backend = Annotated[str, typer.Option(help="auto, native, or reference (numpy, slow).")]
 AcceptLicence = Annotated[bool, typer.Option("--accept-licence", help="You have read and accept the terms of a model that asks for it.")]
 

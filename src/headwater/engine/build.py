@@ -20,10 +20,14 @@ from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
+from headwater.policies.draft.api import Drafter
+from headwater.policies.draft.best import BestDraft
+from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from headwater.engine.front import Front
+    from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
     from headwater.text.tokenizer import Tokenizer
@@ -42,7 +46,7 @@ class EngineSpec:
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
     weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
-    chat_template: a file that replaces the model's own. sched, evict: residents. step_tokens: most tokens in one step.
+    chat_template: a file that replaces the model's own. sched, evict, draft: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
 
@@ -56,6 +60,7 @@ class EngineSpec:
     chat_template: str | None = None
     sched: str = "fcfs"
     evict: str = "slru"
+    draft: str = "none"
     step_tokens: int = 2048
     backend: str = "auto"
     accept_licence: bool = False
@@ -65,8 +70,10 @@ class EngineSpec:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
-        if self.backend not in ("auto", "native", "reference"):
-            raise UserInputError(f"--backend {self.backend}: one of auto, native, reference", "backend")
+        for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", ("f16", "q8"))):
+            value = getattr(self, field)
+            if value not in known:
+                raise UserInputError(f"--{field.replace('_', '-')} {value}: one of {', '.join(known)}", field)
 
 
 def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> tuple[Engine, TextModel]:
@@ -78,7 +85,7 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
 
     _set_threads(spec)
     model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
-    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name))
+    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name), model.config)
     return _model_engine(spec, model, text), text
 
 
@@ -95,6 +102,8 @@ def calibrate(engine: Engine) -> None:
     The first request touches memory for the first time and is not learned from.
     """
     caps = engine.executor.caps()
+    if engine.cost is None:
+        return
     rng = np.random.default_rng(0)
     cost, engine.cost = engine.cost, None
     for i, n in enumerate(CALIBRATION_TOKENS):
@@ -113,7 +122,7 @@ def load_text(spec: EngineSpec) -> TextModel:
     from headwater.model.load.loader import open_source
 
     with open_source(_paths(spec)) as source:
-        return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name))
+        return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
 def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
@@ -122,9 +131,16 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
 
-    text = load_text(spec)
-    client = ProcessClient(spec, progress=progress) if process else ThreadClient(lambda: load_engine(spec, progress, text))
-    return Front(client, text)
+    if not process:
+        text = load_text(spec)
+        return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
+    client = ProcessClient(spec, progress=progress)
+    client.prepare()
+    try:
+        return Front(client, load_text(spec))
+    except BaseException:
+        client.close()
+        raise
 
 
 def plan_kv(spec: EngineSpec, kv: KVSpec, context: int, taken: int) -> KVMemory:
@@ -191,13 +207,18 @@ def _tokenizer(source: Any) -> Tokenizer:
     return Tokenizer.from_gguf(source.metadata) if source.kind == "gguf" else Tokenizer.from_json(source.folder)
 
 
-def _text(spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str) -> TextModel:
+def _text(
+    spec: EngineSpec, tokenizer: Tokenizer, generation: Mapping[str, Any], name: str, config: ModelConfig | None = None
+) -> TextModel:
     """Every end-of-turn id of the tokenizer and of the generation config stops. A given template is compiled now, the model's own on first use."""
     eos = generation.get("eos_token_id", ())
     named = frozenset(int(t) for t in ([eos] if isinstance(eos, int) else eos or ()))
     text = TextModel(name, tokenizer, tokenizer.turn_end_ids | named, Path(spec.chat_template) if spec.chat_template else None)
     if spec.chat_template:
         _ = text.template
+    if config is not None:
+        text.generates = config.causal
+        text.pooling = "mean" if config.pooling == "none" else config.pooling
     return text
 
 
@@ -227,10 +248,18 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     context = context_of(spec, model.config.context)
     memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
-        model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity, step_tokens=spec.step_tokens,
-        plain=spec.backend == "reference",
+        model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity,
+        step_tokens=max(spec.step_tokens, 0 if text.generates else context), vocabulary=model.config.vocab, plain=spec.backend == "reference",
     )
     return _engine(spec, forward, text)
+
+
+def build_drafter(spec: str) -> Drafter | None:
+    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
+    if spec == "none":
+        return None
+    drafters = [registry.build("draft", part) for part in spec.split("+")]
+    return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
 
 
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
@@ -238,9 +267,13 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.runner import Runner
 
     executor = InlineExecutor(Runner(forward))
-    cost = LearnedCost()
-    scheduler = Scheduler(executor.caps(), registry.build("sched", spec.sched), registry.build("evict", spec.evict), cost)
-    return Engine(scheduler, executor, cost, compile_grammar=text.compile_grammar)
+    cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
+    drafter = build_drafter(spec.draft)
+    scheduler = Scheduler(
+        executor.caps(), registry.build("sched", spec.sched if text.generates else "whole"), registry.build("evict", spec.evict), cost,
+        guess=None if drafter is None else Guesser(drafter, cost),
+    )
+    return Engine(scheduler, executor, cost, compile_grammar=lambda grammar: text.compile_grammar(grammar, forward.caps.vocabulary))
 
 
 # -- echo --------------------------------------------------------------------------------------------------------------------------------

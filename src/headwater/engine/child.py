@@ -34,6 +34,8 @@ def main(fd: int) -> int:
     except HeadwaterError as e:
         wire.send("failed", (str(e), e.exit_code, getattr(e, "field", None)))
         return e.exit_code
+    except BrokenPipeError:                                         # the parent gave up while we loaded
+        return 0
     gc.collect()
     gc.freeze()                                                     # what is loaded now stays; the collector need not look at it again
     wire.send("info", client.info)

@@ -35,7 +35,7 @@ class EngineInfo:
 @dataclass(slots=True)
 class EngineStats:
     """A snapshot. kv_usage: share of blocks that a running or held row owns, 0..1; last_step_age: seconds since a step ended, while work waits
-    (0 when idle); queue: events not yet seen by the scheduler."""
+    (0 when idle); step_seconds: what the step in flight was predicted to take; queue: events not yet seen by the scheduler."""
 
     running: int = 0
     waiting: int = 0
@@ -43,6 +43,7 @@ class EngineStats:
     kv_cached: float = 0.0
     steps: int = 0
     last_step_age: float = 0.0
+    step_seconds: float = 0.0
     queue: int = 0
     prompt_tokens: int = 0
     generated_tokens: int = 0

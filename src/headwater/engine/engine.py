@@ -11,7 +11,7 @@ import numpy as np
 
 from headwater.core.cost import features
 from headwater.core.errors import HeadwaterError
-from headwater.core.events import Event
+from headwater.core.events import Arrive, Event, MaskReady
 from headwater.core.executor import CostModel, Executor
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import Output
@@ -52,9 +52,11 @@ class Engine:
         self.log = log or StepLog()
         self.steps = 0
         self.last_step = 0.0
+        self.predicted = 0.0                                        # seconds that the step in flight should take
         self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
+        self._masked: set[str] = set()                              # requests with a grammar that have not ended
 
     @property
     def inbox(self) -> int:
@@ -68,13 +70,20 @@ class Engine:
         """Take the posted events, run one step if there is one. None when there is nothing to do until an event or `wake_at`."""
         now = self.clock.now()
         while self._inbox:
-            self.scheduler.on(self._inbox.popleft(), now)
+            event = self._inbox.popleft()
+            if isinstance(event, Arrive) and event.request.mask is not None:
+                self._masked.add(event.request.request_id)
+            self.scheduler.on(event, now)
+            if isinstance(event, MaskReady) and event.request_id not in self._masked:
+                self.executor.forget(event.request_id)              # it ended while its grammar was compiled
         plan = self.scheduler.plan(now)
         outputs = self.scheduler.drain()
         if plan is None:
             self._forget(outputs)
             return outputs or None
         planned = self.clock.now()
+        f = features(plan)
+        self.predicted = 0.0 if self.cost is None else self.cost.step_seconds(f)
         result = self._execute(plan)
         ran = self.clock.now()
         outputs += self.scheduler.apply(result, ran)
@@ -82,9 +91,8 @@ class Engine:
             for sentence in self.scheduler.check():
                 log.error("invariant broken, its rows failed: %s", sentence)
             outputs += self.scheduler.drain()
-        f = features(plan)
         seconds = result.seconds or ran - planned
-        if self.cost is not None:
+        if self.cost is not None and not result.failed:
             self.cost.learn(f, seconds)
         self.steps += 1
         self.last_step = self.clock.now()
@@ -113,12 +121,13 @@ class Engine:
         return EngineStats(
             running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
             steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
-            preemptions=c.preempted,
+            preemptions=c.preempted, step_seconds=self.predicted,
         )
 
     def _forget(self, outputs: list[Output]) -> None:
         for out in outputs:
             if out.finish is not None:
+                self._masked.discard(out.request_id)
                 self.executor.forget(out.request_id)
 
     def add_grammar(self, mask: str, grammar: Grammar) -> str | None:

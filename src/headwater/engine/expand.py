@@ -13,6 +13,7 @@ from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterEr
 from headwater.core.params import SamplingParams, choice_seed
 from headwater.core.request import Output, ReadSpec, Request
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
+from headwater.engine.text import grammar_spec
 
 MESSAGE_BORDERS = 8                                                 # newest ends of turns in a prompt that are worth a checkpoint
 
@@ -39,12 +40,16 @@ class GenerateRequest:
     timeout: float | None = None
 
 
-def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozenset[int], arrival: float = 0.0) -> list[Request]:
+def expand(
+    g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozenset[int], arrival: float = 0.0, *, generates: bool = True
+) -> list[Request]:
     """A caller's request -> one Request per choice; choice i > 0 is a fork of choice 0 behind the prompt, with the seed choice_seed(seed, i).
 
     Raises ContextLengthError with both numbers, UserInputError naming the field.
     """
     p = g.params
+    if not generates and (not g.read_only or g.reads.labels is not None or g.reads.lse or g.reads.score_from is not None):
+        raise UserInputError("model: this one embeds texts; it cannot generate or score", "model")
     prompt = _prompt_ids(g.prompt, vocabulary)
     room = context - len(prompt)
     if room < (0 if g.read_only else 1):
@@ -62,14 +67,18 @@ def expand(g: GenerateRequest, context: int, vocabulary: int, stop_ids: frozense
     if p.prompt_logprobs is not None and reads.score_from is None:
         reads = replace(reads, score_from=1, prompt_top=p.prompt_logprobs)
     max_new = 0 if g.read_only else p.max_tokens if p.max_tokens is not None else room
-    stops = (frozenset() if p.ignore_eos else stop_ids) | frozenset(p.stop_token_ids)
+    if g.grammar is not None:
+        grammar_spec(g.grammar)
+    # a complete grammar leaves only ends of turn to draw: they stop the row even where ignore_eos is set
+    stops = (frozenset() if p.ignore_eos and g.grammar is None else stop_ids) | frozenset(p.stop_token_ids)
     ends = np.flatnonzero(np.isin(prompt, list(stop_ids)))[-MESSAGE_BORDERS:] + 1
     seed = p.seed if p.seed is not None else secrets.randbits(63)
     root = g.request_id or f"req-{uuid.uuid4().hex[:24]}"
+    salt = g.cache_salt if generates else f"{g.cache_salt}/{root}"   # where tokens see what follows them, no prefix means the same twice
     return [
         Request(
             request_id=root if i == 0 else f"{root}/{i}", prompt=prompt, params=p, max_new=max_new, stop_ids=stops, seed=choice_seed(seed, i),
-            arrival=arrival, priority=g.priority, owner=g.owner, cache_salt=g.cache_salt, parent=g.parent if i == 0 else root,
+            arrival=arrival, priority=g.priority, owner=g.owner, cache_salt=salt, parent=g.parent if i == 0 else root,
             parent_pos=g.parent_pos if i == 0 else len(prompt), hold=g.hold and i == 0, borders=tuple(ends.tolist()),
             deadline=None if g.timeout is None else arrival + g.timeout, reads=reads if i == 0 else ReadSpec(),
             mask=None if g.grammar is None else (root if i == 0 else f"{root}/{i}"),

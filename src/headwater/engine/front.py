@@ -123,7 +123,7 @@ class Front:
         """Validate and send; returns at once. Raises UserInputError / ContextLengthError / EngineLostError before anything is queued."""
         self.client.check()
         info = self.model_info
-        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now())
+        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now(), generates=self.text.generates)
         taken = [r.request_id for r in requests if r.request_id in self._by_id]
         if taken:
             raise UserInputError(f"request_id: '{taken[0]}' is in use by a running request", "request_id")

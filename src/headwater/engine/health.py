@@ -9,17 +9,18 @@ BEAT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """beat: seconds without a sign of life (the beat has its own thread: a long step does not stop it). step: seconds without a finished step
-    while work waits; a step is bounded to about a second by the scheduler, so this means a hang."""
+    """beat: seconds without a sign of life; the beat has its own thread, so a long native step does not stop it. step: seconds without a
+    finished step while work waits, or `steps` times what the step was predicted to take where that is more."""
 
-    beat: float = 15.0
-    step: float = 120.0
+    beat: float = 10.0
+    step: float = 10.0
+    steps: float = 10.0
 
-    def verdict(self, silent: float, step_age: float) -> str | None:
-        """silent: seconds since the last frame; step_age: `EngineStats.last_step_age`. -> why it is dead, None while it is not."""
+    def verdict(self, silent: float, step_age: float, predicted: float = 0.0) -> str | None:
+        """silent: seconds since the last frame; step_age, predicted: `EngineStats.last_step_age` and `.step_seconds`. -> why it is dead, or None."""
         if silent > self.beat:
             return f"the engine process gave no sign of life for {silent:.0f} s"
-        if step_age > self.step:
+        if step_age > max(self.step, self.steps * predicted):
             return f"the engine process finished no step for {step_age:.0f} s"
         return None
 

@@ -82,7 +82,8 @@ class Offline:
         Raises the first request's error after cancelling the others; KeyboardInterrupt cancels all and passes on.
         """
         caps = self.engine.executor.caps()
-        expanded = [expand(g, caps.context, caps.vocabulary, self.text.stop_ids, self.engine.clock.now()) for g in wants]
+        now, text = self.engine.clock.now(), self.text
+        expanded = [expand(g, caps.context, caps.vocabulary, text.stop_ids, now, generates=text.generates) for g in wants]
         answers, index = [], {}
         for n, (g, requests) in enumerate(zip(wants, expanded, strict=True)):
             answer = Answer(requests[0].request_id, requests[0].prompt, Usage(prompt=len(requests[0].prompt)), [])

@@ -36,6 +36,7 @@ class ProcessClient:
         self._wire: Wire | None = None
         self._dead: str | None = "the engine has not started"
         self._stats = EngineStats()
+        self._prepared: tuple[Wire, subprocess.Popen[bytes]] | None = None
         self._heard = 0.0
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -45,6 +46,10 @@ class ProcessClient:
     def pid(self) -> int | None:
         """Process id of the running engine."""
         return self._child.pid if self._child is not None and self._child.poll() is None else None
+
+    def prepare(self) -> None:
+        """Start the child now and wait for it in `start`: the caller has its own things to load meanwhile."""
+        self._prepared = self._launch()
 
     def start(self, deliver: Deliver, lost: Lost) -> None:
         """Start the child and wait until its model is loaded. Raises what loading raised."""
@@ -69,7 +74,7 @@ class ProcessClient:
         self._closing.set()
         with self._lock:
             self._dead = "the engine was closed"
-            wire, child = self._wire, self._child
+            wire, child = self._prepared or (self._wire, self._child)
         if wire is not None:
             wire.close()
         if child is not None:
@@ -90,14 +95,19 @@ class ProcessClient:
         except OSError:
             raise EngineLostError("the engine process died") from None
 
-    def _spawn(self) -> Wire:
+    def _launch(self) -> tuple[Wire, subprocess.Popen[bytes]]:
         ours, theirs = socket.socketpair()
         with theirs:
-            child = subprocess.Popen([sys.executable, "-m", "headwater.engine.child", str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                                     stdin=subprocess.DEVNULL)
+            command = [sys.executable, "-m", "headwater.engine.child", str(theirs.fileno())]
+            child = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         wire = Wire(ours)
+        wire.send("spec", self._spec)
+        return wire, child
+
+    def _spawn(self) -> Wire:
+        wire, child = self._prepared or self._launch()
+        self._prepared = None
         try:
-            wire.send("spec", self._spec)
             self._wait_for_info(wire, child)
         except BaseException:
             wire.close()
@@ -156,7 +166,8 @@ class ProcessClient:
 
     def _watch(self, wire: Wire, stop: threading.Event) -> None:
         while not stop.wait(BEAT_SECONDS):
-            reason = self._deadlines.verdict(time.monotonic() - self._heard, self._stats.last_step_age)
+            stats = self._stats
+            reason = self._deadlines.verdict(time.monotonic() - self._heard, stats.last_step_age, stats.step_seconds)
             if reason is not None:
                 log.error("%s; it is killed", reason)
                 with self._lock:

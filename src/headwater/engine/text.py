@@ -7,23 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwater.engine.client import Grammar
+from headwater.engine.client import GRAMMAR_FIELD, Grammar
+from headwater.engine.thinking import AfterToken
 from headwater.text.detok import StreamDecoder
 from headwater.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from headwater.text.grammar import GrammarCompiler, GrammarSpec
     from headwater.text.template import ChatTemplate
 
 
 @dataclass(slots=True)
 class TextModel:
-    """name: what `/v1/models` lists. stop_ids: every end-of-turn id of the model. template_file: replaces the model's own chat template."""
+    """name: what `/v1/models` lists. stop_ids: every end-of-turn id of the model. template_file: replaces the model's own chat template.
+
+    generates: False for models that look both ways and only embed; pooling: how their hidden rows become one vector (`mean`, `cls`, `last`).
+    """
 
     name: str
     tokenizer: Tokenizer
     stop_ids: frozenset[int]
     template_file: Path | None = None
+    generates: bool = True
+    pooling: str = "mean"
     _template: ChatTemplate | None = None
+    _compiler: GrammarCompiler | None = None
 
     @property
     def has_chat(self) -> bool:
@@ -63,8 +71,18 @@ class TextModel:
         """A decoder for what follows a prompt."""
         return StreamDecoder(self.tokenizer, skip_special=skip_special)
 
-    def compile_grammar(self, grammar: Grammar) -> Any:
-        """A matcher for `worker.masks`. Slow; any thread. Raises UserInputError for a grammar that is not one."""
-        from headwater.text.grammar import compile_grammar
+    def compile_grammar(self, grammar: Grammar, width: int) -> Any:
+        """A matcher for `worker.masks`. width: columns of the output matrix. Slow; any thread. Raises UserInputError for what is no grammar."""
+        from headwater.text.grammar import GrammarCompiler
 
-        return compile_grammar(self.tokenizer, grammar.kind, grammar.source, after=grammar.after)
+        if self._compiler is None or self._compiler.width < width:
+            self._compiler = GrammarCompiler(self.tokenizer, width)
+        matcher = self._compiler.compile(grammar_spec(grammar), GRAMMAR_FIELD)
+        return matcher if grammar.after is None else AfterToken(matcher, grammar.after)
+
+
+def grammar_spec(grammar: Grammar) -> GrammarSpec:
+    """Cheap checks. Raises UserInputError where `source` cannot be what `kind` says."""
+    from headwater.text.grammar import GrammarSpec
+
+    return GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD)  # type: ignore[arg-type]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +26,7 @@ class ThreadClient:
         self._stop = False
         self._dead: str | None = None
         self._busy = False
+        self._busy_since = 0.0
         self._thread: threading.Thread | None = None
         self._compiler = ThreadPoolExecutor(1, thread_name_prefix="headwater-grammar")
 
@@ -66,8 +66,8 @@ class ThreadClient:
         if engine is None:
             return EngineStats()
         stats = engine.stats()
-        if self._busy and engine.last_step:
-            stats.last_step_age = max(0.0, time.monotonic() - engine.last_step)
+        if self._busy:
+            stats.last_step_age = max(0.0, engine.clock.now() - max(engine.last_step, self._busy_since))
         return stats
 
     def close(self) -> None:
@@ -82,7 +82,8 @@ class ThreadClient:
     def _run(self, engine: Engine, deliver: Deliver, lost: Lost) -> None:
         try:
             while not self._stop:
-                self._busy = True
+                if not self._busy:
+                    self._busy_since, self._busy = engine.clock.now(), True
                 outputs = engine.run_once()
                 if outputs:
                     deliver(outputs)

@@ -12,6 +12,7 @@ import numpy as np
 from headwater.kernels.program import KVArrays, Op, Program, Rows, StateArrays, Step
 
 KV_FORMATS = {"f16": 0, "q8": 1}          # numbers of csrc/attend/attend.h
+BLOCK_META_BYTES = 16                      # sizeof(BlockMeta) in csrc/linear/quant.h
 SINGLE_USE_OUTPUTS = ("linear",)           # producers whose output an `add` may take over
 
 
@@ -114,6 +115,19 @@ def place(program: Program, ops: list[Op]) -> list[int]:
         offsets[op.output] = at
         alive.append((at, at + size, op.output))
     return offsets
+
+
+def scratch_bytes(program: Program) -> tuple[int, int]:
+    """Bytes of scratch that the native executor takes per token of a step and per row that is read (weights may be stand-ins)."""
+    ops = fuse_residuals(program)
+    offsets = place(program, ops)
+    floats = [0, 0]
+    for op in ops:
+        kind = int(program.per_read[op.output])
+        floats[kind] = max(floats[kind], offsets[op.output] + program.dims[op.output])
+    widest = max((op.attrs["weight"].cols for op in ops if op.kind == "linear"), default=0)
+    quantised = widest + widest // 32 * BLOCK_META_BYTES
+    return 4 * floats[0] + quantised, 4 * floats[1]
 
 
 ROW_OPS = (

@@ -85,8 +85,9 @@ class Draws:
 class Drawn:
     """tokens int32[rows], -1 where status int32[rows] is not SAMPLED: NOT_FINITE (a NaN or +inf logit), NOTHING_ALLOWED (no id is left).
 
-    logprobs float32[rows], ranks int32[rows] (1 + how many ids are likelier) and top_ids int32[rows, k], top_logprobs float32[rows, k]
-    (best first, ties to the lower id, k the largest n_logprobs, ids -1 beyond a row's own or the vocabulary) are of the raw logits; zero where not asked for.
+    logprobs float32[rows], ranks int32[rows] (1 + how many ids are likelier) and top_ids int32[rows, k], top_logprobs float32[rows, k] are of
+    the raw logits, zero where not asked for. k is the largest n_logprobs; best first, ties to the lower id; ids are -1 beyond what the row
+    asked for or the vocabulary has.
     """
 
     tokens: np.ndarray

@@ -127,7 +127,9 @@ def add_claim(
         raise UserInputError(f"setting: {', '.join(sorted(unknown))} is none of {', '.join(Setting.model_fields)}", "setting")
     amount = None
     if value is not None:
-        amount = Amount(raw=f"{value:g}{unit}", low=value, high=value, unit=unit, direction=(value > 0) - (value < 0), metric=metric)
+        amount = Amount(
+            raw=f"{value:g}{unit}", low=abs(value), high=abs(value), unit=unit, direction=(value > 0) - (value < 0), metric=metric
+        )
     claim = Claim(
         id=fingerprint("claim", work, statement, metric, value, unit),
         at=at,

@@ -22,7 +22,7 @@ from headwater.ledger.records import Adjacent, CarryOver, Citable, Contradiction
 from headwater.ledger.vocabulary import stated_level
 
 _RAW_ID = re.compile(r"(?<![\d.])\d{4}\.\d{5}(?!\d)")
-_RAW_NUMBER = re.compile(r"(?<![\w.])[-+−]?\d[\d,]*(?:\.\d+)?\s?(?:%|×|倍|[xX]\b|GB/s|[BT]\b|ms\b|tok/s)")
+_RAW_NUMBER = re.compile(r"(?<![\w.-])[-+−]?\d[\d,]*(?:\.\d+)?\s?(?:%|×(?![A-Z])|倍|[xX]\b|GB/s|[BT]\b|ms\b|tok/s)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from headwater.ledger.index import Index, Located
 from headwater.ledger.records import ADAPTER, FILES, SCHEMA, Record, file_of
 
 R = TypeVar("R", bound=Record)
+LOCKS = ("lock", "round.lock")
 Say = Callable[[str], None]
 
 
@@ -81,6 +82,8 @@ class Ledger:
     def create(cls, home: Path | str, say: Say | None = None) -> Ledger:
         """Make the folder if needed and open it."""
         Path(home, "records").mkdir(parents=True, exist_ok=True)
+        for name in LOCKS:
+            Path(home, name).touch()
         return cls(home, say)
 
     @property
@@ -114,10 +117,32 @@ class Ledger:
         self.close()
 
     def _lock(self, shared: bool = False) -> int:
-        path = self.home / "lock"
-        fd = os.open(path, os.O_RDONLY if path.exists() else os.O_RDONLY | os.O_CREAT, 0o644)
+        fd = self._open_lock(LOCKS[0])
         fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         return fd
+
+    def _open_lock(self, name: str) -> int:
+        path = self.home / name
+        if self.read_only and not path.exists():
+            raise UserInputError(f"{path}: missing; run `headwater ledger reindex --ledger {self.home}`", "ledger")
+        return os.open(path, os.O_RDONLY | (0 if self.read_only else os.O_CREAT), 0o644)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the ledger for one long step at a time; other writers still get in between its writes.
+
+        Raises:
+            UserInputError: another process is in such a step.
+        """
+        fd = self._open_lock(LOCKS[1])
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserInputError(f"{self.home}: another digest is running on this ledger; wait for it", "ledger") from None
+            yield
+        finally:
+            os.close(fd)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -69,7 +69,7 @@ def plan_program(program: Program, weights: int, vectors: int, kv: KVSpec) -> Me
     ends = [at + dim for at, dim in zip(place(program, ops), program.dims, strict=True)]      # buffers share the executor's arena
     per_token = 4 * max((e for e, per_read in zip(ends, program.per_read, strict=True) if not per_read), default=0)
     per_read = 4 * max((e for e, per_read in zip(ends, program.per_read, strict=True) if per_read), default=0)
-    per_token += max((x.dim for op in ops if op.kind == "linear" for x in op.inputs[:1]), default=0) * 5 // 4     # int8 rows, scale and sum per 32
+    per_token += max((x.dim for op in ops if op.kind == "linear" for x in op.inputs[:1]), default=0) * 3 // 2     # int8 rows, 16 bytes per 32
     vocab = program.head.weight.rows if program.head else 0
     return MemoryPlan(weights, vectors, kv, per_token, per_read + 4 * vocab)
 

@@ -14,6 +14,7 @@ from headwater.policies.evict.api import EvictPolicy
 from headwater.policies.sched.api import RequestView, SchedPolicy
 from headwater.sched.board import Board, Counters
 from headwater.sched.check import violations
+from headwater.sched.guess import Guesser
 from headwater.sched.planner import Guess, Planner
 from headwater.sched.seq import Seq, Stage
 from headwater.sched.settle import Settler
@@ -34,6 +35,9 @@ class Scheduler:
         self.caps = caps
         self.kv = KVManager(caps, evict_policy, producer, block)
         self._board = Board(caps, sched_policy, self.kv, cost)
+        self.guesser = guess if isinstance(guess, Guesser) else None
+        if self.guesser is not None:
+            self.guesser.rows = self._board.rows
         self._planner = Planner(self._board, guess)
         self._settler = Settler(self._board)
         self._flight: StepPlan | None = None

@@ -69,14 +69,14 @@ def build(metadata: Mapping[str, Any], file: str = "GGUF") -> tuple[Vocabulary, 
         pre = None
     else:
         raise FormatError(f"{file}: '{KEY}model' is {str(model)[:40]!r}; supported: gpt2, llama, gemma4", field=KEY + "model")
-    vocab = _vocabulary(metadata, tokens, pre, file)
     collects = gc.isenabled()
     gc.disable()                                                    # hundreds of thousands of tuples would be visited again and again
     try:
+        vocab = _vocabulary(metadata, tokens, pre, file)
         merge = _sentencepiece(vocab, metadata, file) if pre is None else _bpe(vocab, metadata, pre, file)
     except (FormatError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as e:                                      # what the library raises for a vocabulary it rejects, panics included
+    except BaseException as e:                                      # whatever a hostile vocabulary trips, panics of the library included
         raise FormatError(f"{file}: the tokenizer's vocabulary and merges do not fit ({' '.join(str(e).split())[:200]})", field=KEY) from None
     finally:
         if collects:
@@ -112,15 +112,20 @@ def _vocabulary(metadata: Mapping[str, Any], tokens: Sequence[str], pre: PreToke
         unk_id=ids["unk"],
         turn_end_ids=ends,
         fim=fill_in_the_middle({**user, **by_text}),
-        add_bos=bool(metadata.get(KEY + "add_bos_token", pre is None or pre.add_bos)) or (pre is not None and not pre.byte_level),
-        add_eos=bool(metadata.get(KEY + "add_eos_token", False)),
-        add_space_prefix=pre is None and bool(metadata.get(KEY + "add_space_prefix", True)),
+        add_bos=_flag(metadata, "add_bos_token", pre is None or pre.add_bos) or (pre is not None and not pre.byte_level),
+        add_eos=_flag(metadata, "add_eos_token", False),
+        add_space_prefix=pre is None and _flag(metadata, "add_space_prefix", True),
     )
+
+
+def _flag(metadata: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = metadata.get(KEY + key, default)
+    return value if isinstance(value, bool) else default
 
 
 def _token_id(metadata: Mapping[str, Any], key: str, n: int, file: str) -> int | None:
     value = metadata.get(KEY + key)
-    if value is None or value in (-1, 0xFFFFFFFF):                  # both are written for "none"
+    if value is None or (isinstance(value, int) and value in (-1, 0xFFFFFFFF)):  # both are written for "none"
         return None
     if not isinstance(value, int) or not 0 <= value < n:
         raise FormatError(f"{file}: '{KEY}{key}' is {value!r}, the vocabulary has {n:,} tokens", field=KEY + key)

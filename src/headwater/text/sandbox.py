@@ -257,7 +257,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         }
         self.filters = {name: _charged(f, 6 if name in _SLOW else 1) for name, f in self.filters.items()}
         self.filters |= {"__turns": _count_turns, "__checked": checked, "__charged": _charge}
-        self.tests = {name: _charged(f) for name, f in self.tests.items()}
+        self.tests = {name: _charged(cast("Callable[..., Any]", f)) for name, f in self.tests.items()}
         self.globals = {
             "range": self.globals["range"], "namespace": Namespace, "dict": dict,
             "raise_exception": raise_exception, "strftime_now": strftime_now,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.executor import Caps
 from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.kernels import attention, native, reference, signature
@@ -13,24 +14,23 @@ from headwater.worker.kvpool import KVPool
 
 
 class ModelForward:
-    """program: what a family recorded. blocks per cache group and slots: as planned. context: most positions of a row; step_tokens: of a step.
+    """program: what a family recorded, with or without an output matrix. vocabulary: its width. blocks per cache group and slots: as planned.
 
-    identity: hash of model and weights; together with kernel signature and KV format it names what bits depend on. plain: replay with numpy.
+    context: most positions of a row; step_tokens: of a step. identity: hash of model and weights; together with kernel signature and KV
+    format it names what bits depend on. plain: replay with numpy.
     """
 
     def __init__(
         self, program: Program, spec: KVSpec, blocks: tuple[int, ...], slots: int, *, context: int, identity: str, step_tokens: int,
-        plain: bool = False,
+        vocabulary: int, plain: bool = False,
     ) -> None:
-        if program.head is None:
-            raise ValueError("the model has no output matrix: it embeds and cannot generate")
         self._head = program.head
         self._plain = plain or not native.available()
         self._program = reference.ReferenceProgram(program) if self._plain else NativeProgram(program)
         self._pool = KVPool(spec, blocks, slots)
         formats = "+".join(g.format for g in spec.groups)
         kernels = "numpy" if self._plain else signature()
-        self.caps = Caps(spec, blocks, slots, context, self._head.weight.rows, f"{identity}/{kernels}/{formats}", step_tokens)
+        self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens)
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim]."""
@@ -38,11 +38,13 @@ class ModelForward:
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         """float32[n, dim] -> float32[n, vocabulary], raw."""
+        if self._head is None:
+            raise UserInputError("model: it has no output matrix; it embeds texts and cannot generate", "model")
         return reference.logits(hidden, self._head) if self._plain else native.logits(hidden, self._head)
 
     def label_logits(self, hidden: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """float32[dim], int32[k] -> float32[k]; natively only these rows of the output matrix are computed."""
-        if self._plain:
+        if self._plain or self._head is None:
             return self.logits(hidden[None])[0, labels]
         return native.logits(hidden[None], self._head, np.asarray(labels, np.int32))[0]
 

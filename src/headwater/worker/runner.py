@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headwater.core.errors import HeadwaterError
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Step
@@ -190,7 +191,9 @@ class Runner:
                 drawn = self.inputs.history[init.row, init.prompt_len : sure]
                 guesses = plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :]
                 self.masks.fill(init.mask or "", drawn, guesses, bits[first : int(draws.start[j + 1])])
-            except (ValueError, KeyError, RuntimeError) as e:
+            except KeyError:
+                result.failed[i] = f"grammar of this request: no matcher is known under the name {init.mask!r}"
+            except (ValueError, HeadwaterError) as e:
                 result.failed[i] = f"grammar of this request: {e}"
         return bits
 

@@ -1,5 +1,8 @@
 """Products: equal to the integer contract of ADR 001 bit for bit, on every instruction set, whatever the number of rows."""
 
+import os
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -136,3 +139,21 @@ def test_fused_multiply_add_of_the_reference_rounds_once() -> None:
         error = abs(Fraction(float(r)) - exact)
         for other in (np.nextafter(r, np.float32(np.inf)), np.nextafter(r, np.float32(-np.inf))):
             assert error <= abs(Fraction(float(other)) - exact)
+
+
+def test_a_forked_process_computes_with_threads_of_its_own() -> None:
+    if not native.available() or not hasattr(os, "fork"):
+        pytest.skip("needs the native module and fork")
+    rng = np.random.default_rng(20)
+    weight = weight_of(rng, ("Q4_1", 300))
+    x = rows_of(rng, 9, weight.cols)
+    lib, before = native.library(), native.library().threads()
+    lib.set_threads(2)
+    want = native.linear(x, weight)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)                    # Python warns of forks with threads; that is the point here
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(native.linear(x, weight), want) else 1)
+    lib.set_threads(before)
+    assert os.waitpid(child, 0)[1] == 0

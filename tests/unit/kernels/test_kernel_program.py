@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kernel_samples import raw_tensor
 
 from headwater.kernels import native, ops, reference
-from headwater.kernels.lower import NativeProgram, place
+from headwater.kernels.lower import NativeProgram, place, scratch_bytes
 from headwater.kernels.program import Head, KVArrays, Program, StateArrays, Step
 from headwater.kernels.weights import Weight, pack
 
@@ -191,6 +191,15 @@ def test_buffers_that_live_together_do_not_share_memory() -> None:
         for b, at in made.items():
             if a < b and program.per_read[a] == program.per_read[b] and at <= last[a]:
                 assert offsets[a] + program.dims[a] <= offsets[b] or offsets[b] + program.dims[b] <= offsets[a]
+
+
+def test_the_scratch_plan_is_what_a_run_takes() -> None:
+    if not native.available():
+        pytest.skip("needs the native module (make native)")
+    model = NativeProgram(llama())
+    run_in_chunks(model, TOKENS, [60])
+    per_token, per_read = scratch_bytes(llama())
+    assert 60 * (per_token + per_read) <= model.scratch_bytes <= 60 * (per_token + per_read) + 4096   # all rows are read here; alignment on top
 
 
 @pytest.mark.parametrize(("field", "value", "words"), [

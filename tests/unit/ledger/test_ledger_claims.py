@@ -151,7 +151,6 @@ def test_a_percentage_becomes_a_signed_fraction(ledger: Ledger) -> None:
     claim = claims.add_claim(
         ledger, "arxiv:2610.90011", "latency -24.1%", at="t", by="a", level=1, quote="q", metric="latency", value=-24.1, unit="%"
     )
-    claim = claim.model_copy(update={"amount": claim.amount.model_copy(update={"low": 24.1, "high": 24.1})}) if claim.amount else claim
     binding = claims.bind(ledger, claim, experiments.find(ROOT / "experiments", "sort_identity"), at="t", by="a")
     assert ledger.get(binding.prediction).magnitude == pytest.approx(-0.241)
 

@@ -248,3 +248,33 @@ def test_every_item_is_accounted_for(two_days: Round) -> None:
     mentioned = {m.item for m in ledger.all(Mention)}
     lost = [i for i in ledger.all(Item) if i.source in sources and i.id not in mentioned and i.id not in subjects]
     assert lost == []
+
+
+TOLD = "TideTable (arXiv:2610.90015): inference throughput rises 2.5x over Harbor on H100."
+
+
+def test_a_number_across_unnamed_version_lines_is_withheld(work: Round, tmp_path: Path) -> None:
+    work.note(tmp_path / "in", "inbox/a/2026-10-06-note.md", f"## X\n\n{TOLD}\n")
+    work.ingest(INBOX / "knowledge", tmp_path / "in")
+    work.digest()
+    (found,) = work.ledger.all(Increment)
+    assert found.claims == [] and [q.text for q in found.fields if q.key == "withheld"] == [
+        TOLD
+    ]
+
+
+def test_two_origins_confirm_only_the_same_quantity(work: Round, tmp_path: Path) -> None:
+    work.note(tmp_path / "in", "inbox/a/2026-10-06-note.md", "## X\n\nTideTable (arXiv:2610.90015): inference latency drops by 31%.\n")
+    work.note(tmp_path / "in", "inbox/b/2026-10-06-note.md", "## Y\n\nTideTable (arXiv:2610.90015): throughput rises 2.5x, independently measured.\n")
+    work.ingest(tmp_path / "in")
+    work.digest()
+    assert [i.independent for i in work.ledger.all(Increment)] == [1]
+
+
+def test_an_unfinished_batch_is_not_rendered(work: Round, tmp_path: Path) -> None:
+    from headwater.core.errors import UserInputError
+    from headwater.ledger.records import Batch
+
+    work.ledger.append([Batch(id="b", name="inference 2026-10-06 22:00", topic="inference")])
+    with pytest.raises(UserInputError, match="not complete"):
+        work.view("inference 2026-10-06 22:00")

@@ -188,3 +188,26 @@ def test_orders_in_material_are_flagged_with_their_item(work: Round) -> None:
     (flag,) = work.ledger.by(Flag, "flag", "instruction_like")
     item = work.ledger.get(flag.subject)
     assert isinstance(item, Item) and "Ignore all previous" in item.text
+
+
+def test_an_interrupted_ingest_resumes_and_loses_nothing(work: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.ledger.intake.ingest.CHUNK", 2)
+    calls, append = 0, work.ledger.append
+
+    def dying(records, durable=True):
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            append(list(records)[:3], durable)
+            raise KeyboardInterrupt
+        return append(records, durable)
+
+    monkeypatch.setattr(work.ledger, "append", dying)
+    with pytest.raises(KeyboardInterrupt):
+        work.ingest(INBOX / "day1")
+    monkeypatch.setattr(work.ledger, "append", append)
+    report = work.ingest(INBOX / "day1")
+    assert 0 < report.unchanged < report.seen and report.new + report.unchanged == report.seen
+    whole = {p.relative_to(INBOX).as_posix() for p in (INBOX / "day1").rglob("*") if p.is_file()}
+    assert {s.path for s in work.ledger.all(Source)} == whole
+    assert len(list(work.ledger.all(Item))) == len({i.id for i in work.ledger.all(Item)}) > 15

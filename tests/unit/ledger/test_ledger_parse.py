@@ -170,3 +170,15 @@ def test_a_field_span_points_into_its_line() -> None:
 def test_front_matter_becomes_header_fields() -> None:
     brief = parse_brief("---\ntitle: A note\nlevel: full text\n---\n# Head\ntext\n")
     assert {h.label: h.text for h in brief.header if h.label} == {"title": "A note", "level": "full text"}
+
+
+HOSTILE = ["a", "a/", "1", "1,", "a.", "(", "up to ", "w-", "Qwen3-", "§1.", "-1", " ", "来源：", "被引1", "请"]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_a_long_hostile_line_is_read(piece: str) -> None:
+    line = piece * 12000
+    assert all(line[q.start : q.end] == q.raw for q in find_quantities(line))
+    find_ids(line), find_versions(line), find_dates(line), find_links(line)
+    assert parse_brief(line).lines == ([line] if line else [])

@@ -19,7 +19,9 @@ run = CliRunner().invoke
 @pytest.fixture
 def flawed(tmp_path: Path) -> Path:
     path = tmp_path / "brief.md"
-    path.write_text((BRIEFS / "rag_daily_en.md").read_text("utf-8").replace("(24 h)", "(36 h)").replace("3 (2 NET-new", "3 (3 NET-new"), "utf-8")
+    path.write_text(
+        (BRIEFS / "rag_daily_en.md").read_text("utf-8").replace("(24 h)", "(36 h)").replace("3 (2 NET-new", "3 (3 NET-new"), "utf-8"
+    )
     return path
 
 

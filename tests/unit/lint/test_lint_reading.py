@@ -28,7 +28,7 @@ def test_a_chinese_brief_is_read_in_any_usual_encoding(encoding: str, tmp_path: 
     [
         (b"\x7fELF\x00\x01", "binary"),
         (b"caf\xe9 and \xff more", "neither UTF-8"),
-        ("broken in the middle".encode() + b"\xc3\x28 \xa4\xa4", "UTF-8"),
+        (b"broken in the middle" + b"\xc3\x28 \xa4\xa4", "UTF-8"),
         (b"\xff\xfe\x00", "UTF-16"),
         (b"x" * 300_000, "characters"),
         (bytes(range(1, 9)) * 400, "control"),
@@ -71,7 +71,15 @@ def _ledger(folder: Path, **files: list[dict[str, object]]) -> Path:
 def test_a_clean_ledger_is_silent(tmp_path: Path) -> None:
     home = _ledger(
         tmp_path,
-        works=[{"kind": "work", "key": "arxiv:2604.01234", "title": "Paged Trees for Long Contexts", "date": "2026-04-02", "version": 1}],
+        works=[
+            {
+                "kind": "work",
+                "key": "arxiv:2604.01234",
+                "title": "Paged Trees for Long Contexts",
+                "date": "2026-04-02",
+                "version": 1,
+            }
+        ],
         claims=[{"kind": "claim", "work": "arxiv:2604.01234", "statement": "latency falls by 12 % on A100 (80 GB)"}],
     )
     assert list(lint_paths([home])) == []
@@ -79,14 +87,43 @@ def test_a_clean_ledger_is_silent(tmp_path: Path) -> None:
 
 LEDGER_DEFECTS = [
     (13, "works", [{"kind": "work", "key": "arxiv:2613.01234"}]),
-    (20, "works", [{"kind": "work", "key": "arxiv:2604.01234", "title": "Paged Trees for Long Contexts"}, {"kind": "work", "key": "arxiv:2604.01234", "title": "Weekly Reading About Robots"}]),
-    (21, "events", [{"kind": "card", "number": 7, "work": "arxiv:2604.01234"}, {"kind": "card", "number": 9, "work": "arxiv:2604.01234"}]),
+    (
+        20,
+        "works",
+        [
+            {"kind": "work", "key": "arxiv:2604.01234", "title": "Paged Trees for Long Contexts"},
+            {"kind": "work", "key": "arxiv:2604.01234", "title": "Weekly Reading About Robots"},
+        ],
+    ),
+    (
+        21,
+        "events",
+        [{"kind": "card", "number": 7, "work": "arxiv:2604.01234"}, {"kind": "card", "number": 9, "work": "arxiv:2604.01234"}],
+    ),
     (33, "briefs", [{"kind": "increment", "title": "Paged Trees", "claims": ["c1"], "boundary": ""}]),
-    (42, "readings", [{"kind": "reading", "claim": "c1", "act": "opening", "level": 2, "reader": "a"}, {"kind": "reading", "claim": "c1", "act": "opening", "level": 4, "reader": "b"}]),
-    (48, "judgments", [{"kind": "disposition", "batch": "b", "subject": "w", "status": "net_new"}, {"kind": "disposition", "batch": "b", "subject": "w", "status": "off_topic"}]),
+    (
+        42,
+        "readings",
+        [
+            {"kind": "reading", "claim": "c1", "act": "opening", "level": 2, "reader": "a"},
+            {"kind": "reading", "claim": "c1", "act": "opening", "level": 4, "reader": "b"},
+        ],
+    ),
+    (
+        48,
+        "judgments",
+        [
+            {"kind": "disposition", "batch": "b", "subject": "w", "status": "net_new"},
+            {"kind": "disposition", "batch": "b", "subject": "w", "status": "off_topic"},
+        ],
+    ),
     (51, "works", [{"kind": "work", "key": "arxiv:2604.01234", "date": "2026-02-11", "version": 1}]),
     (54, "claims", [{"kind": "claim", "work": "w", "statement": "decode is slow on H200 (80 GB)"}]),
-    (57, "briefs", [{"kind": "increment", "title": "Paged Trees", "credibility": [{"aspect": "numbers", "grade": 5, "up": ["card_stored"]}]}]),
+    (
+        57,
+        "briefs",
+        [{"kind": "increment", "title": "Paged Trees", "credibility": [{"aspect": "numbers", "grade": 5, "up": ["card_stored"]}]}],
+    ),
     (59, "claims", [{"kind": "claim", "work": "w", "statement": "needs vLLM v3.2.0"}]),
 ]
 

@@ -11,7 +11,7 @@ import pytest
 from headwater.ledger.lint import Finding, lint_text
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mutations import move_months, renumber, reorder
+from mutations import move_months, renumber, reorder, repair
 
 # defect -> (brief, [(rule, lines where it may be reported)]); every pair must be found
 DEFECTS: dict[str, tuple[int, list[tuple[int, set[int]]]]] = {
@@ -139,3 +139,16 @@ def test_another_order_keeps_every_defect(brief: int, seed: int, seeds: list[str
 def test_all_three_changes_at_once_keep_the_defects_of_the_text(brief: int, seeds: list[str], found: list[list[Finding]]) -> None:
     text = reorder(move_months(renumber(seeds[brief], 9), 1), 9)
     assert {r for r in _without_work_facts(found[brief]) if r != 51} <= set(_rules(lint_text(text)))
+
+
+@pytest.mark.parametrize("brief", [0, 1])
+def test_a_brief_mended_finding_by_finding_ends_up_silent(brief: int, seeds: list[str]) -> None:
+    text = seeds[brief]
+    for _ in range(80):
+        findings = lint_text(text)
+        if not findings:
+            return
+        mended = repair(text, max(findings, key=lambda f: f.place.line))  # from the end, so that earlier lines keep their numbers
+        assert mended != text, findings[-1]
+        text = mended
+    pytest.fail(f"still {[(f.rule, f.place.line) for f in lint_text(text)]}")

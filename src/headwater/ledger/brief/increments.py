@@ -25,8 +25,10 @@ def label(view: View, quote: Quote) -> str:
     return say(quote.key, view.language) + (bracket[0] if bracket else "") if quote.key in _OURS else quote.label or quote.key
 
 
-_OURS = {"source", "links", "venue", "authors", "credibility", "points", "claims", "defects", "verdict", "relation", "placement", "level", "missing",
-         "affiliation", "dates", "priority", "action"}
+_OURS = frozenset((
+    "action", "affiliation", "authors", "category", "claims", "code", "credibility", "dates", "defects", "level",
+    "links", "missing", "placement", "points", "priority", "relation", "source", "venue", "verdict", "withheld",
+))
 
 
 def print_increment(page: Page, view: View, i: Increment) -> None:

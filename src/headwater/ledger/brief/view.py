@@ -16,6 +16,7 @@ from headwater.ledger.records import (
     Citable,
     Claim,
     Contradiction,
+    Done,
     Handle,
     Increment,
     Part,
@@ -101,13 +102,20 @@ def find_batch(ledger: Ledger, name: str | None) -> Batch:
     if name:
         for b in known:
             if name in (b.name, b.id):
+                if not _complete(ledger, b):
+                    raise UserInputError(f"batch: {b.name!r} is not complete; run `headwater ledger digest` to finish it", "batch")
                 return b
         names = ", ".join(b.name for b in known[-8:]) or "none yet"
         raise UserInputError(f"batch: no batch {name!r} in this ledger (there are: {names})", "batch")
-    own = [b for b in known if not b.imported] or known
+    whole = [b for b in known if _complete(ledger, b)]
+    own = [b for b in whole if not b.imported] or whole
     if not own:
         raise UserInputError("batch: the ledger has none yet; run `headwater ledger ingest FOLDER` and `headwater ledger digest`", "batch")
     return own[-1]
+
+
+def _complete(ledger: Ledger, batch: Batch) -> bool:
+    return batch.imported or ledger.count(Done, "batch", batch.name) > 0
 
 
 def load_view(ledger: Ledger, batch: Batch, language: str | None = None) -> View:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date
 
@@ -12,7 +13,7 @@ from headwater.ledger.digest.document import Document
 from headwater.ledger.digest.gaps import critic_verdict, missing_evidence, stated_boundary
 from headwater.ledger.digest.typing import sentences
 from headwater.ledger.evidence import level_of
-from headwater.ledger.parse.ids import find_links
+from headwater.ledger.parse.ids import find_links, find_versions
 from headwater.ledger.parse.quantity import find_quantities
 from headwater.ledger.records import (
     Adjacent,
@@ -56,14 +57,21 @@ def identifier(key: str) -> str:
     return {"arxiv": f"arXiv:{value}", "doi": f"doi:{value}", "repo": value, "url": value}.get(kind, "")
 
 
-def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tuple[Case, Decision]], rank: int) -> Increment:
-    """One main item out of one case, or out of several works that one note reports together."""
+def make_increment(
+    ledger: Ledger, batch: Batch, doc: Document, group: list[tuple[Case, Decision]], rank: int, mixed: frozenset[str] = frozenset()
+) -> Increment:
+    """One main item out of one case, or out of several works that one note reports together.
+
+    mixed: software whose version lines are mixed; a number that names it without a version is withheld, not printed as a result.
+    """
     cases = [c for c, _ in group]
     lead, decision = group[0]
     items = list({i.id: i for c in cases for i in c.items}.values())
     text = "\n".join(i.text for i in items)
     typed = {c.work for case in cases for c in case.claims if c.amount}
     claims = [c for case in cases for c in case.claims if c.amount or c.work not in typed]
+    withheld = [c for c in claims if compares_unnamed(c.statement, mixed)]
+    claims = [c for c in claims if c not in withheld]
     levels = {c.id: level_of(ledger, c.id) for c in claims}
     paths = {s.id: s for c in cases for s in c.sources}
     anchors = doc.place(text, list(dict.fromkeys(n for i in items for n in i.sections)))
@@ -86,7 +94,8 @@ def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tupl
         flag="🟢" if numbers >= 3 else "🟡",
         sources=sources,
         links=[Quote(key="links", text=u) for u in _links(items)],
-        fields=_fields(cases, items, [c for case in cases for c in case.claims], paths),
+        fields=_fields(cases, items, [c for case in cases for c in case.claims], paths)
+        + [Quote(key="withheld", text=c.statement) for c in withheld],
         claims=[c.id for c in claims],
         credibility=grades,
         relation=relation,
@@ -102,19 +111,26 @@ def make_increment(ledger: Ledger, batch: Batch, doc: Document, group: list[tupl
     )
 
 
+def compares_unnamed(statement: str, mixed: frozenset[str]) -> bool:
+    """A number about software with several version lines, without saying which version."""
+    low = statement.casefold()
+    return any(re.search(rf"(?<![a-z0-9]){re.escape(n)}(?![a-z0-9])", low) for n in mixed) and not find_versions(statement)
+
+
 def _update(decision: Decision) -> str:
     where = f"{decision.brief} no. {decision.number}" if decision.brief else decision.reason
     return f"{', '.join(decision.news)} ← {where}"
 
 
 def independent(cases: list[Case]) -> int:
-    """Number of independent origins: files that copy one origin count once, and every report of a paper's own numbers has its author
-    as origin."""
-    origins: set[str] = set()
+    """Most independent origins that report one and the same quantity: files that copy one origin count once, every report of a paper's own
+    numbers has its author as origin, and two different quantities confirm nothing about each other."""
+    groups: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for case in cases:
         for c in case.claims:
-            origins.add(f"author:{c.work}" if c.origin == "author" else f"{c.origin}:{c.source}")
-    return len(origins)
+            quantity = (c.work, c.amount.metric, c.amount.unit, str(c.amount.direction)) if c.amount else (c.work,)
+            groups[quantity].add(f"author:{c.work}" if c.origin == "author" else f"{c.origin}:{c.source}")
+    return max((len(origins) for origins in groups.values()), default=0)
 
 
 def _links(items: list[Item]) -> list[str]:
@@ -125,18 +141,22 @@ def _fields(cases: list[Case], items: list[Item], claims: list[Claim], paths: di
     told = {c.statement for c in claims}
     known = {(c.amount.low, c.amount.unit) for c in claims if c.amount}
     out = []
-    for name in ("venue", "authors", "affiliation", "date"):
+    for name in ("venue", "category", "authors", "affiliation", "date", "code"):
         for c in cases:
             value = ", ".join(next((s.authors for s in c.view.statements if s.authors), [])) if name == "authors" else c.view.first(name)
             if name == "date" and c.view.version:
                 value = f"v{c.view.version} {value}".strip()
+            if not value and name == "affiliation" and c.key.startswith("arxiv:"):
+                out.append(Quote(key=name, text=" [none]"))
             if value:
                 if name == "affiliation":
                     basis = next(s.affiliation_basis for s in c.view.statements if s.affiliation)
                     value = f"{value} [{basis}]"
                 out.append(Quote(key="dates" if name == "date" else name, text=value))
     points = [s for i in items for s in sentences(_unlabelled(i.text)) if s not in told and len(s) > 8]
-    points = [p for p in dict.fromkeys(points) if not any((q.low, q.unit) in known for q in find_quantities(p, plain=False)) and not any(p.rstrip(". ") == c.view.title for c in cases)]
+    titles = {c.view.title for c in cases}
+    points = [p for p in dict.fromkeys(points) if p.rstrip(". ") not in titles]
+    points = [p for p in points if not any((q.low, q.unit) in known for q in find_quantities(p, plain=False))]
     if points:
         out.append(Quote(key="points", text=""))
         out += [Quote(key="points", text=p) for p in points[:_POINTS]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from headwater.ledger.digest.decide import Case, Pick
 from headwater.ledger.digest.document import Document
+from headwater.ledger.extra import need
 from headwater.ledger.parse.ids import find_versions, title_key
 from headwater.ledger.records import Card, Claim, Item
 from headwater.ledger.store import Ledger
@@ -70,8 +71,7 @@ class Watch:
             self.names[m[1].casefold()][case.key] = case.view.title
 
     def _titles(self, case: Case) -> None:
-        from rapidfuzz import fuzz
-
+        fuzz = need("rapidfuzz.fuzz", "comparing titles")
         titles = case.view.titles
         if len(titles) < 2:
             return
@@ -156,11 +156,15 @@ class Watch:
                 Found("card_conflict", case.view.title or case.key, [f"{s} {n}" for s, n in sorted(counts)], [case.key], detail="citations")
             )
 
+    def mixed(self) -> frozenset[str]:
+        """Software of which two major lines are in use, in lower case."""
+        return frozenset(n for n, lines in self.versions.items() if len({k.split(".")[0] for k in lines}) > 1)
+
     def close(self, increments: list[Pick], missing: dict[str, list[str]]) -> list[Found]:
         """All conflicts, repairs first, in a fixed order. missing: gaps by work of the increments."""
+        mixed = self.mixed()
         for name, lines in sorted(self.versions.items()):
-            majors = {k.split(".")[0] if not k.startswith("0.") else "0" for k in lines}
-            if len(majors) > 1:
+            if name in mixed:
                 sides = [text for text, _ in lines.values()]
                 sections = list(dict.fromkeys(s for _, s in lines.values() if s))
                 subject = sides[0].rsplit(" v", 1)[0] if " v" in sides[0] else name

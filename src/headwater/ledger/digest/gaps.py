@@ -29,10 +29,10 @@ _PRESENT: dict[str, re.Pattern[str]] = {
     "baseline_generation": re.compile(r"[（(]20\d\d[）)]|vLLM v?\d|SGLang v?\d|当代基线|baseline version", re.IGNORECASE),
     "normalisation": re.compile(r"等(?:参数|带宽|FLOPs)|iso-|同乘法器数", re.IGNORECASE),
     "code": re.compile(r"github\.com|gitlab\.com|gitee\.com|代码已(?:公开|发布|开源)|code (?:is )?(?:available|released|public)", re.IGNORECASE),
-    "scale": re.compile(r"\d+(?:\.\d+)?\s?[BT]\b", re.ASCII),
+    "scale": re.compile(r"(?<!\d)\d{1,9}(?:\.\d{1,9})?\s?[BT]\b", re.ASCII),
     "hardware": re.compile(r"\b(?:A100|A800|H100|H800|H200|B200|GB200|L40|MI\d{3}|TPU|RTX|Xeon|EPYC|M[1-5]\b)", re.IGNORECASE),
     "variance": re.compile(r"方差|标准差|置信区间|±|variance|std|confidence interval|seeds?\b|n\s*=\s*\d", re.IGNORECASE),
-    "data_size": re.compile(r"\d+\s*(?:条|个|samples?|examples?|requests?|questions?)", re.IGNORECASE),
+    "data_size": re.compile(r"(?<!\d)\d{1,12}\s?(?:条|个|samples?|examples?|requests?|questions?)", re.IGNORECASE),
 }
 _ABSENT_BEFORE = re.compile(
     r"(?:未|无|没有|缺(?:失|少)?|不明|\bnot |\bno |without |missing|lacks?|unreported|undisclosed|unknown)[^，。；;,.]{0,16}$", re.IGNORECASE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.ledger.digest import compose
-from headwater.ledger.records import Batch, Flag, Increment, Item, Queued, SourceLine, Statement
+from headwater.ledger.records import Batch, Card, Flag, Increment, Item, Queued, Source, SourceLine, Statement
 
 if TYPE_CHECKING:
     from headwater.ledger.digest.run import Digest
@@ -31,37 +32,31 @@ ORDER = (
 )
 
 
-def source_lines(round_: Digest, found: dict[str, Counter[str]]) -> list[SourceLine]:
+def source_lines(round_: Digest, found: dict[str, Counter[str]]) -> Iterator[SourceLine]:
+    """Every source of the round once, in the order it was digested: yield, salience, verdict. found: works by disposition per source."""
     kinds = sorted({s.source_kind for i in round_.todo if (s := round_.source(i))}, key=ORDER.index)
-    yields = {i: sum(found.get(i, Counter())[s] for s in ("net_new", "update", "adjacent", "to_verify")) for i in round_.todo}
-    rank = {i: n for n, i in enumerate(sorted((i for i in round_.todo if yields[i]), key=lambda i: (-yields[i], i))[:4], 1)}
-    out: list[SourceLine] = []
-    lines = [s for i in round_.todo if (s := round_.source(i))]
-    for s in sorted(lines, key=lambda s: (kinds.index(s.source_kind), s.timestamp, s.path)):
-        counts = dict(sorted(found.get(s.id, Counter()).items()))
-        used = yields[s.id] > 0 or s.source_kind in {"living_document", "earlier_brief", "work_queue"}
-        out.append(
-            SourceLine(
-                id=compose.part_id(round_.batch, "source_line", len(out)),
-                brief=round_.batch.name,
-                order=len(out),
-                group=f"1.{kinds.index(s.source_kind) + 1}",
-                path=s.path,
-                producer=s.producer,
-                source_kind=s.source_kind,
-                timestamp=s.timestamp,
-                gist=s.title,
-                yielded=yields[s.id],
-                salience=rank.get(s.id),
-                verdict="included" if used else "not_included",
-                reason="; ".join(s.flags),
-                found=counts,
-            )
+    yields = {i: sum(counts[s] for s in ("net_new", "update", "adjacent", "to_verify")) for i, counts in found.items()}
+    rank = {i: n for n, i in enumerate(sorted((i for i in yields if yields[i]), key=lambda i: (-yields[i], i))[:4], 1)}
+    for n, s in enumerate(s for i in round_.todo if (s := round_.source(i))):
+        used = yields.get(s.id, 0) > 0 or s.source_kind in {"living_document", "earlier_brief", "work_queue"}
+        yield SourceLine(
+            id=compose.part_id(round_.batch, "source_line", n), brief=round_.batch.name, order=n, group=f"1.{kinds.index(s.source_kind) + 1}",
+            path=s.path, producer=s.producer, source_kind=s.source_kind, timestamp=s.timestamp, gist=_gist(round_, s), yielded=yields.get(s.id, 0),
+            salience=rank.get(s.id), verdict="included" if used else "not_included", reason="; ".join(s.flags),
+            found=dict(sorted(found.get(s.id, Counter()).items())),
         )
-    return out
+
+
+def _gist(round_: Digest, source: Source) -> str:
+    """Title of a source; for a card its number, work, title and class, as a spot check shows them."""
+    card = round_.ledger.one(Card, "source", source.id) if source.source_kind == "paper_card" else None
+    if card is None:
+        return source.title
+    return " · ".join(t for t in (f"card {card.number}", compose.identifier(card.work), card.title, card.main_class) if t)
 
 
 def statements(round_: Digest, titles: list[str]) -> list[Statement]:
+    """Facts behind the header, the footer and the comparison with the brief before. titles: of the first increments."""
     out: list[Statement] = []
 
     def put(key: str, text: str = "", **values: object) -> None:

@@ -25,6 +25,7 @@ from headwater.ledger.digest.listing import ORDER
 from headwater.ledger.digest.typing import claims_of, same_quantity
 from headwater.ledger.evidence import level_of, opening
 from headwater.ledger.instance import Instance
+from headwater.ledger.intake.items import cited_files
 from headwater.ledger.intake.orders import without_orders
 from headwater.ledger.parse.ids import canonical_url, find_links, title_key
 from headwater.ledger.records import (
@@ -49,7 +50,6 @@ from headwater.ledger.store import Ledger
 from headwater.ledger.vocabulary import opening_level, stated_level
 
 _BASELINE = {"sibling_brief", "earlier_brief", "living_document", "work_queue", "unreadable"}
-_CITED_FILE = re.compile(r"(?<![\w/.])(?:[\w.-]+/)+[\w.-]+\.(?:md|txt|xml|bib)\b")
 _CHUNK = 1500
 Progress = Callable[[str, int, int], None]
 
@@ -86,7 +86,15 @@ class Digest:
         return found if isinstance(found, Source) else None
 
     def run(self) -> Outcome:
-        """Digest what is new; without anything new, nothing is written."""
+        """Digest what is new; without anything new, nothing is written.
+
+        Raises:
+            UserInputError: another digest is running, or the ledger has a batch of this name already.
+        """
+        with self.ledger.alone():
+            return self._run()
+
+    def _run(self) -> Outcome:
         self.ledger.catch_up()
         batch = self._open_batch()
         if batch is None:
@@ -212,8 +220,8 @@ class Digest:
                     relevance=self._relevance(item),
                 )
             )
-        for path in _CITED_FILE.findall(item.text):
-            if not self.ledger.count(Source, "path", path) and "://" not in path:
+        for path in cited_files(item.text):
+            if not self.ledger.count(Source, "path", path):
                 self.pending.append(
                     Flag(id=fingerprint("outside", item.id, path), at=self.batch.at, subject=item.id, flag="outside_batch", text=path)
                 )
@@ -362,12 +370,13 @@ class Digest:
 
     def _compose(self, watch: Watch, picked: dict[str, list[Pick]], found: dict[str, Counter[str]]) -> None:
         batch, ledger, doc = self.batch, self.ledger, self.doc
+        mixed = watch.mixed()
         groups = _group([*picked.get("net_new", []), *picked.get("update", [])])
         missing: dict[str, list[str]] = {}
         best: list[Increment] = []
         titles: list[str] = []
         for n, group in enumerate(groups, 1):
-            increment = compose.make_increment(ledger, batch, doc, [(self._case(p.key), p.decision) for p in group], n)
+            increment = compose.make_increment(ledger, batch, doc, [(self._case(p.key), p.decision) for p in group], n, mixed)
             missing.update((p.key, increment.missing) for p in group)
             best = sorted([*best, increment], key=lambda i: (-(i.stars or 0), i.rank))[:2]
             titles += [increment.title] * (n <= 6)

@@ -17,7 +17,7 @@ _MODEL = re.compile(
     r"[-\s]?[\w.]*(?:-[\w.]+)*"
 )
 _HARDWARE = re.compile(
-    r"\b(?:\d+\s*×\s*)?(?:A100|A800|H100|H800|H200|H20|B200|B100|GB200|L40S?|"
+    r"\b(?:\d{1,6}\s?×\s?)?(?:A100|A800|H100|H800|H200|H20|B200|B100|GB200|L40S?|"
     r"L4|T4|V100|MI\d{3}X?|TPU ?v\d\w*|RTX ?\d{4}\w*|M[1-5](?: (?:Max|Ultra|Pro))?"
     r"|Xeon[\w -]{0,12}|EPYC[\w -]{0,8}|Jetson\w*)\b"
 )
@@ -31,7 +31,7 @@ _BASELINE = re.compile(
     re.IGNORECASE,
 )
 _BASE_YEAR = re.compile(r"[（(](20\d\d)[）)]")
-_CONTEXT = re.compile(r"(\d+(?:\.\d+)?\s?[KM])\s?(?:上下文|context|tokens?)", re.IGNORECASE)
+_CONTEXT = re.compile(r"(?<!\d)(\d{1,9}(?:\.\d{1,9})?\s?[KM])\s?(?:上下文|context|tokens?)", re.IGNORECASE)
 _BATCH = re.compile(r"batch(?: ?size)?\s*=?\s*(\d+)", re.IGNORECASE)
 _NORMAL = re.compile(
     r"(?:等|iso-?|equal[- ])(?:参数|带宽|FLOPs?|parameters?|bandwidth|乘法器数?)|同乘法器数|相同[^，。]{0,12}(?:配置|口径)", re.IGNORECASE

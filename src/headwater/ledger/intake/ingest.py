@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headwater.core.errors import UserInputError
 from headwater.ledger.instance import Instance
 from headwater.ledger.intake import notes
 from headwater.ledger.intake.classify import classify
-from headwater.ledger.intake.decoding import Decoded, decode_bytes
+from headwater.ledger.intake.decoding import decode_bytes
 from headwater.ledger.intake.imported import read_brief
 from headwater.ledger.parse.brief import language_of, parse_brief
 from headwater.ledger.records import Flag, Record, Source, fingerprint
@@ -127,7 +128,9 @@ def _read(
 def read_source(instance: Instance, path: Path, name: str, digest: str, ident: str) -> tuple[Source, list[Record]]:
     """One file as records. Never fails on content: what cannot be read becomes a source of kind `unreadable` with the reason."""
     size = path.stat().st_size
-    decoded, large = _text(path, size)
+    if size > WHOLE:
+        return _large(path, name, digest, ident, size)
+    decoded = decode_bytes(path.read_bytes())
     if decoded is None:
         return Source(id=ident, path=name, producer=classify(name, {}, "", "").producer, source_kind="unreadable", sha256=digest, size=size,
                       encoding="binary", flags=["not text (contains NUL bytes); recorded by hash only"]), []
@@ -135,7 +138,7 @@ def read_source(instance: Instance, path: Path, name: str, digest: str, ident: s
     head, _, _ = notes.split_front(text)
     kind = classify(name, head, instance.document, instance.topic)
     source_kind, topic = kind.kind, kind.topic
-    if source_kind in {"inbox_note", "sibling_brief", "earlier_brief"} and not large:
+    if source_kind in {"inbox_note", "sibling_brief", "earlier_brief"}:
         parsed = parse_brief(text)
         if parsed.is_brief and parsed.date:
             same = (topic or parsed.topic).casefold() == instance.topic.casefold() or parsed.topic.casefold() == instance.topic.casefold()
@@ -151,7 +154,7 @@ def read_source(instance: Instance, path: Path, name: str, digest: str, ident: s
     elif source_kind == "bibliography":
         got = notes.read_bibliography(ident, text)
     elif source_kind == "rss_batch" and path.suffix.lower() in {".xml", ".rss", ".atom"}:
-        got = notes.read_feed(ident, path.read_bytes()) if not large else notes.read_note(ident, text)
+        got = notes.read_feed(ident, path.read_bytes())
     elif source_kind == "living_document":
         got = notes.read_document(ident, name, text)
     else:
@@ -165,10 +168,20 @@ def read_source(instance: Instance, path: Path, name: str, digest: str, ident: s
     return source, got.records
 
 
-def _text(path: Path, size: int) -> tuple[Decoded | None, bool]:
-    """Text of a file and whether it is a large one, which is then kept as excerpts."""
-    decoded = decode_bytes(path.read_bytes())
-    large = size > WHOLE
-    if decoded and large:
-        decoded.flags.append(f"large file of {size:,} bytes; identifiers, links and marks are read throughout, text is kept as excerpts")
-    return decoded, large
+def _large(path: Path, name: str, digest: str, ident: str, size: int) -> tuple[Source, list[Record]]:
+    """A file above `WHOLE` bytes, read in pieces so that memory does not grow with it. The encoding is that of its first megabyte."""
+    with open(path, "rb") as f:
+        head = f.read(2**20)
+    sample = decode_bytes(head[: head.rfind(b"\n") + 1] or head[:-4])
+    kind = classify(name, {}, "", "")
+    if sample is None:
+        return Source(id=ident, path=name, producer=kind.producer, source_kind="unreadable", sha256=digest, size=size, encoding="binary",
+                      flags=["not text (contains NUL bytes); recorded by hash only"]), []
+    with open(path, encoding=sample.encoding, errors="replace") as f:
+        got = notes.read_large(ident, iter(partial(f.readline, 65536), ""))
+    source_kind = kind.kind if kind.kind not in {"earlier_brief", "sibling_brief", "living_document", "bibliography"} else "inbox_note"
+    return Source(
+        id=ident, path=name, producer=kind.producer, source_kind=source_kind, timestamp=kind.timestamp, sha256=digest, size=size,
+        encoding=sample.encoding, language=language_of(sample.text[:20000]), items=got.items,
+        flags=[*sample.flags, f"large file of {size:,} bytes: identifiers, links and marks are read throughout, text kept as {got.items} excerpts"],
+    ), got.records

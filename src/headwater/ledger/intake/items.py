@@ -20,6 +20,7 @@ _MARK = re.compile(
     r"[:：.、\s]+(?P<rest>.*)$",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[\w.~/-]+", re.ASCII)
 _POINT = re.compile(r"^(?P<pad>\s*)(?:[-*+•●]|\d{1,3}[.、)])\s+\S")
 _ADDRESS = re.compile(
     r"§\s*[A-Z]?\d[\w.()（）]*|对象[一二三四五六七八九十]|第[一二三四五六七八九十\d]+[条份]|object (?:one|two|three|four|five|\d+)|entry \d+",
@@ -121,3 +122,11 @@ def title_work(title: str) -> str:
 def section_numbers(text: str) -> list[str]:
     """Section numbers of the living document a text names, without note addresses such as `A1`."""
     return list(dict.fromkeys(s.value for s in find_sections(text) if s.value[0].isdigit()))
+
+
+def cited_files(text: str) -> list[str]:
+    """Paths of note files a text names (`inbox/jay/2026-09-03-x.md`), each once; links are not files."""
+    flat = text
+    for link in find_links(text):
+        flat = flat[: link.start] + " " * (link.end - link.start) + flat[link.end :]
+    return list(dict.fromkeys(m[0] for m in _WORD.finditer(flat) if "/" in m[0] and m[0].endswith((".md", ".txt", ".xml", ".bib"))))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from headwater.ledger.extra import need
 from headwater.ledger.intake.items import LIMIT, Chunk, cut, section_numbers, segments, title_work, work_keys
 from headwater.ledger.intake.orders import find_orders, without_orders
 from headwater.ledger.parse.brief import front_matter
@@ -18,7 +20,8 @@ _TITLED = (
     re.compile(r"\[(?P<t>[^\]\n]{6,200})\]\(https?://[^)\s]*(?:arxiv|doi)[^)\s]*\)"),
     re.compile(r"arXiv\s*[:：]\s*[\d.]+(?:v\d+)?\s*[—–:-]+\s*(?P<t>[^\n（(;；]{4,200})", re.IGNORECASE),
     re.compile(r"\*\*(?P<t>[^*\n]{6,200})\*\*\s*[（(,，]?\s*(?:arXiv|\d{4}\.\d{5}|https?://)", re.IGNORECASE),
-    re.compile(r"^\s*(?:[-*•]|\d+[.、)])?\s*(?P<t>[A-Z][^\n（(;；。]{3,180}?)\s*[（(]\s*(?:arXiv\s*[:：]\s*)?\d{4}\.\d{5}", re.MULTILINE),
+    re.compile(r"^[ \t]{0,12}(?:[-*•]|\d{1,3}[.、)])?[ \t]{0,4}(?P<t>[A-Z][^\n（(;；。]{3,180}?)\s*[（(]\s*"
+               r"(?:arXiv\s*[:：]\s*)?\d{4}\.\d{5}", re.MULTILINE),
     re.compile(r"[《\"“](?P<t>[^》\"”\n]{6,200})[》\"”]"),
 )
 _LABEL = re.compile(r"^\s*(?:[-*•]\s*)?(?:\*\*)?(?P<k>[^:：\n|*]{1,24}?)(?:\*\*)?\s*[:：]\s*(?:\*\*)?\s*(?P<v>\S.*)$")
@@ -196,6 +199,26 @@ def _long(out: Intake, source: str, chunk: Chunk) -> None:
     out.flags.append(f"part {chunk.address} has {len(chunk.text):,} characters; kept as {k:,} excerpts with line numbers")
 
 
+def read_large(source: str, lines: Iterator[str], limit: int = 4 * LIMIT) -> Intake:
+    """A large file, line by line: every identifier, link and mark is kept, the text as excerpts with line numbers.
+
+    lines: with their line ends; a piece without one is the middle of an overlong line.
+    """
+    out = Intake()
+    held: list[str] = []
+    size, first, no = 0, 1, 1
+    for line in lines:
+        held.append(line)
+        size += len(line)
+        no += line.endswith("\n")
+        if size >= limit:
+            _item(out, source, Chunk(f"part {out.items + 1}", "", first, max(no - 1, first), "".join(held)), excerpt=True)
+            held, size, first = [], 0, no
+    if "".join(held).strip():
+        _item(out, source, Chunk(f"part {out.items + 1}", "", first, max(no - 1, first), "".join(held)), excerpt=True)
+    return out
+
+
 def read_card(source: str, path: str, text: str) -> Intake:
     """A paper card: `1197-2609-01925.md` with labelled lines."""
     head, body, _ = split_front(text)
@@ -279,8 +302,7 @@ def read_queue(source: str, text: str) -> Intake:
 
 def read_bibliography(source: str, text: str) -> Intake:
     """A BibTeX file; entries become items and works, blocks that do not parse are flagged and kept as items."""
-    import bibtexparser
-
+    bibtexparser = need("bibtexparser", "reading BibTeX")
     out = Intake()
     library = bibtexparser.parse_string(text)
     for entry in library.entries:
@@ -342,8 +364,7 @@ def read_bibliography(source: str, text: str) -> Intake:
 
 def read_feed(source: str, data: bytes) -> Intake:
     """An RSS or Atom file. Bytes only: nothing is fetched."""
-    import feedparser
-
+    feedparser = need("feedparser", "reading RSS and Atom")
     feed = feedparser.parse(data, sanitize_html=True, resolve_relative_uris=False)
     out = Intake(title=str(feed.feed.get("title", "")))
     if feed.bozo and not _covers(feed.entries, data):

@@ -46,6 +46,30 @@ def _belongs(path: str, label: str) -> bool:
     return f"/{label}/" in f"/{flat}" or label in re.split(r"[-_./]", flat)
 
 
+_SIZE = re.compile(
+    rf"(?P<n>{NUMBER})\s*(?:份|个|件)?\s*(?:材料|文件|files?\b)"
+    r"(?:[^，。；;()（）]{0,4}[，,]?\s*(?:全部处理|均已处理|all processed|all read)| of this batch|原文)",
+    re.IGNORECASE,
+)
+
+
+@check(47)
+def batch_size(brief: Brief) -> Iterator[Finding]:
+    """The header gives the size of the batch once, or twice with one number."""
+    told = [(n, m, value_of(m["n"])) for n, t in brief.text_lines() if brief.kind_at(n) == "header" for m in _SIZE.finditer(t)]
+    if told:
+        n, first, size = told[0]
+        for line, m, other in told[1:]:
+            if other != size:
+                yield Finding(
+                    47,
+                    Place(line, m[0]),
+                    f"{m[0]!r} here, {first[0]!r} in line {n}",
+                    "one size of the batch",
+                    (Place(n, first[0]),),
+                )
+
+
 @check(7)
 def outside_the_batch(brief: Brief) -> Iterator[Finding]:
     """More files of a kind are cited by increments than the batch declares, or one of no declared kind."""

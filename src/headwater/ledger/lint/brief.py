@@ -114,7 +114,11 @@ class Brief:
         """Section kind of a line; the signature or integrity statement at the end is `footer`."""
         if line == self.footer_line or any(f.line == line for f in self.parsed.footer):
             return "footer"
-        return next((k for k, a, b in self.sections if a <= line <= b), "other")
+        return self._kinds.get(line, "other")
+
+    @cached_property
+    def _kinds(self) -> dict[int, str]:
+        return {n: k for k, a, b in reversed(self.sections) for n in range(a, b + 1)}
 
     @cached_property
     def footer_line(self) -> int:
@@ -126,12 +130,19 @@ class Brief:
 
     def item_at(self, line: int) -> Item | None:
         """The innermost item that contains a line."""
-        inside = [i for i in self.items if i.line <= line <= i.end_line]
-        return inside[-1] if inside else None
+        return self._owners.get(line)
+
+    @cached_property
+    def _owners(self) -> dict[int, Item]:
+        return {n: i for i in self.items for n in range(i.line, i.end_line + 1)}
 
     def text_lines(self) -> Iterator[tuple[int, str]]:
         """(line number, text) of every non-blank line."""
-        return ((n, t) for n, t in enumerate(self.lines, 1) if t.strip())
+        return iter(self._text_lines)
+
+    @cached_property
+    def _text_lines(self) -> list[tuple[int, str]]:
+        return [(n, t) for n, t in enumerate(self.lines, 1) if t.strip()]
 
     @cached_property
     def ids(self) -> list[tuple[int, str, int, int]]:

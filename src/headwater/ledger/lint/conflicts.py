@@ -65,8 +65,26 @@ def two_parties(brief: Brief) -> Iterator[Finding]:
                 )
 
 
+_ACQUIRED_BY = re.compile(
+    _PARTY.format("b")
+    + r"\s*(?:已|将|拟)?被\s*"
+    + _PARTY.format("a")
+    + r"\s*(?:以[^，。]{1,16})?(?:收购|并购|买下)|"
+    + _PARTY.format("b2")
+    + r"\s+(?:is|was|will be|has been|to be)\s+(?:acquired|bought|taken over) by\s+"
+    + _PARTY.format("a2")
+)
+
+
 def _deals(brief: Brief) -> list[tuple[int, str, str, str]]:
-    """(line, buyer, bought, span) of every acquisition told."""
+    """(line, buyer, bought, span) of every acquisition told, active or passive, in text order."""
+    passive = [
+        (n, m["a"] or m["a2"], m["b"] or m["b2"], m[0].strip()) for n, t in brief.text_lines() for m in _ACQUIRED_BY.finditer(t)
+    ]
+    return sorted(passive + _active_deals(brief), key=lambda d: d[0])
+
+
+def _active_deals(brief: Brief) -> list[tuple[int, str, str, str]]:
     return [(n, m["a"], m["b"], m[0].strip()) for n, t in brief.text_lines() for m in _ACQUIRES.finditer(t)]
 
 

@@ -25,7 +25,7 @@ _SUBMITTED = re.compile(
 _MONTH_TAG = re.compile(r"(?:^|[·|,，;；（(]\s*)(?P<d>20\d\d-\d{2})\s*(?=[）)·|,，;；]|$)")
 _AGE = re.compile(
     r"(?:v(?P<v>\d{1,2})\s*(?:发布|上线|公开|提交)?(?:后|至今|距今)?\s*(?:约|近|已|大约)?\s*(?P<n>\d{1,2}|[一二三四五六七八九十两]{1,3})\s*个?月)|"
-    r"(?:(?:about|some|roughly|nearly)?\s*(?P<n2>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) "
+    r"(?:(?:(?:about|some|roughly|nearly)\s)?(?P<n2>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve) "
     r"months? (?:after|since|past) (?:the )?v(?P<v2>\d{1,2}))",
     re.IGNORECASE,
 )

@@ -48,6 +48,8 @@ def _patterns() -> tuple[tuple[re.Pattern[str], dict[str, Any]], ...]:
 
 def _mentions(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any]]]:
     taken: list[tuple[int, int]] = []
+    if not any(c.isdigit() for c in text):
+        return
     for pattern, fact in _patterns():
         for m in pattern.finditer(text):
             if not any(m.start() < e and m.end() > s for s, e in taken):

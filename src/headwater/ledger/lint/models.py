@@ -44,6 +44,7 @@ def _families() -> tuple[tuple[str, dict[str, Any]], ...]:
     return tuple(sorted(pairs, key=lambda p: -len(p[0])))
 
 
+@cache
 def _pattern(name: str) -> str:
     return rf"(?<![\w.-]){re.escape(name)}(?![.\d\w]|-(?:Next|VL|Coder|Omni|ASR|Math|Audio|Embedding|Reranker|TTS)\b)"
 
@@ -51,7 +52,10 @@ def _pattern(name: str) -> str:
 def _mentions(text: str) -> Iterator[tuple[dict[str, Any], str, int, int]]:
     """(family, size as written, start, end) of every checkpoint, also `Family MoE (27B-A3B)`."""
     taken: list[tuple[int, int]] = []
+    flat = text.lower()
     for name, fact in _families():
+        if name.lower() not in flat:
+            continue
         for m in re.finditer(rf"{_pattern(name)}(?:\s?[- ]\s?|\s*MoE\s*[（(]\s*|\s*[（(]\s*){_SIZE}", text, re.IGNORECASE):
             if not any(m.start() < e and m.end() > s for s, e in taken):
                 taken.append(m.span())
@@ -127,7 +131,7 @@ def attention_kind(brief: Brief) -> Iterator[Finding]:
         for _, sentence in sentences(text):
             told: set[str] = set()
             for name, fact in _families():
-                m = re.search(_pattern(name), sentence, re.IGNORECASE)
+                m = re.search(_pattern(name), sentence, re.IGNORECASE) if name.lower() in sentence.lower() else None
                 if not m or any(name in t for t in told):
                     continue
                 told.add(name)

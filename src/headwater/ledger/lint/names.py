@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from headwater.ledger.parse.ids import find_ids, find_links
 
@@ -69,6 +70,8 @@ def is_distinctive(word: str) -> bool:
     if word.casefold() in _COMMON:
         return False
     body = word.lstrip("@")
+    if len(body) > 64:
+        return False  # no name; and the patterns below would crawl over it
     if _CATEGORY.fullmatch(body) or re.fullmatch(r"[A-Z]\d{1,2}", body):
         return False
     return bool(
@@ -84,10 +87,13 @@ def names_in(text: str) -> list[Name]:
 
     Links, paths and identifiers are no names. Words of the trade (GPU, Prefill, benchmark) are left out.
     """
+    return list(_names(text))
+
+
+@lru_cache(maxsize=8192)  # the same line is asked for by many rules
+def _names(text: str) -> tuple[Name, ...]:
     taken = [(m.start, m.end) for m in find_links(text)] + [(m.start, m.end) for m in find_ids(text)]
-    taken += [
-        m.span() for m in _PATH.finditer(text) if _is_path(m[0])
-    ]
+    taken += [m.span() for m in _PATH.finditer(text) if _is_path(m[0])]
     out: list[Name] = []
     for m in _TOKEN.finditer(text):
         if any(m.start() < e and m.end() > s for s, e in taken):
@@ -103,7 +109,7 @@ def names_in(text: str) -> list[Name]:
             out[-1] = Name(text[out[-1].start : m.end()], out[-1].start, m.end())
         else:
             out.append(Name(word, m.start(), m.end()))
-    return out
+    return tuple(out)
 
 
 def _capitalised(word: str) -> bool:

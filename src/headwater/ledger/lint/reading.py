@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headwater.core.errors import FormatError, UserInputError
 
-MAX_BYTES = 16 * 1024 * 1024
-MAX_LINE = 200_000  # characters; a brief's longest paragraph has a few thousand
+MAX_BYTES = 2 * 1024 * 1024
+MAX_LINE = 20_000  # characters; a brief's longest paragraph has a few thousand
 NOTE_SUFFIXES = {".md", ".markdown", ".txt", ".text", ".rst", ""}
 
 

@@ -58,7 +58,7 @@ def described_elsewhere(brief: Brief) -> Iterator[Finding]:
                 (line, text) for line, text in where if brief.kind_at(line) == "source" and not _about_cards(text, brief, line)
             ]
             if where:
-                line, text = where[0]
+                line = where[0][0]
                 yield Finding(
                     50,
                     Place(c.line, c.span),

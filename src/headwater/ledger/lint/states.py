@@ -152,20 +152,28 @@ def _code_claims(brief: Brief, doubt: bool) -> Iterator[_Code]:
     pattern = words.CODE_DOUBT if doubt else words.CODE_OPEN
     for line, text in brief.text_lines():
         item = brief.item_at(line)
-        for offset, sentence in sentences(text):
+        before: list[str] = []  # names of the sentence before: what `its code` speaks of
+        for _, sentence in sentences(text):
             m = pattern.search(sentence)
-            if not m or (not doubt and not _asserted(sentence, m)):
-                continue
-            here = [n.text for n in names_in(re.split(r"[:：]", sentence[: m.start()])[0] if doubt else sentence[: m.start()])]
-            subjects = here if here and (not item or item.kind != "contradiction") else []
-            names = subjects or (item.names if item else [])
-            if item and item.kind == "increment":
-                names = [n for n in names if name_key(n) in item.name_keys] or item.names[:1]
-            elif item and item.kind == "contradiction":
-                names = item.names or here
-            if names:
-                del offset
-                yield _Code(frozenset(name_key(n) for n in names), names[0], Place(line, m[0]))
+            told = [n.text for n in names_in(sentence)]
+            if m and (doubt or _asserted(sentence, m)):
+                head = sentence[: m.start()]
+                here = [n.text for n in names_in(re.split(r"[:：]", head)[0] if doubt else head)]
+                if not here and re.match(r"\W*(?:its|their|the)\b|\W*其", sentence, re.IGNORECASE):
+                    here = before
+                names = _code_subjects(item, here)
+                if names:
+                    yield _Code(frozenset(name_key(n) for n in names), names[0], Place(line, m[0]))
+            before = told or before
+
+
+def _code_subjects(item: Item | None, here: list[str]) -> list[str]:
+    """Whose code a sentence speaks of: the works it names, else those of its item."""
+    if item and item.kind == "increment":
+        return [n for n in here if name_key(n) in item.name_keys] or here or item.names[:1]
+    if item and item.kind == "contradiction":
+        return item.names or here
+    return here or (item.names if item else [])
 
 
 def _asserted(sentence: str, m: re.Match[str]) -> bool:

@@ -40,10 +40,8 @@ _RANGE = re.compile(
 
 def _parts(inside: str) -> list[tuple[int, str]] | None:
     """(value, label) of every part of `a 3 + b 2 + …`; None when a part has no count of its own."""
-    if "+" in inside or "＋" in inside:
-        pieces = re.split(r"\s*[+＋]\s*", inside)
-    else:
-        pieces = re.split(r"\s*[、，,；;]\s*|\s+and\s+", inside)
+    strong = re.search(r"[+＋]", inside)
+    pieces = re.split(r"\s*[+＋]\s*" if strong else r"\s*[、，,；;]\s*|\s+and\s+", inside)
     out = []
     for piece in pieces:
         m = _PART.match(re.sub(r"^and\s+", "", piece.strip()))

@@ -142,7 +142,8 @@ NEGATION = rx(
     r"yet to|lacks?\b|missing|fails? to"
 )
 QUESTIONED = rx(
-    r"待(?:核|验|查|补|定)|存疑|需(?:要)?(?:核|验|实测|另|再|独立|进一步)|是否|能否|可能|或许|未必|疑|据称|声称|自称|自报|自述|号称|误读|读成|误导|to be (?:verified|checked)|"
+    r"待(?:核|验|查|补|定)|存疑|需(?:要)?(?:核|验|实测|另|再|独立|进一步)|是否|能否|可能|或许|未必|疑|据称|声称|自称|自报|自述|号称|误读|读成|误导|"
+    r"to be (?:verified|checked)|"
     r"unverified|needs? (?:to be )?(?:check|verif|independent|a second)|whether|may\b|might\b|claims?\b|claimed|alleged|"
     r"reportedly|self-reported|if confirmed|wait(?:s|ing)? for|\?|？"
 )
@@ -237,8 +238,8 @@ CONFIRM = rx(
     r"(?:two|three|several|multiple) independent (?:sources|confirmations|teams|reports)"
 )
 INDEPENDENT = rx(
-    r"(?:[两二三四五多2345]|\d+)\s*(?:个|份|家|方|路)?(?:相互|互相|彼此)?独立(?:的)?(?:来源|信源|材料|验证|证实|证据|渠道)|"
-    r"(?:two|three|four|five|several|multiple|\d+) independent (?:sources|confirmations|reports|outlets|lines of evidence)|"
+    r"(?:[两二三四五多2345]|\d{1,3})\s*(?:个|份|家|方|路)?(?:相互|互相|彼此)?独立(?:的)?(?:来源|信源|材料|验证|证实|证据|渠道)|"
+    r"(?:two|three|four|five|several|multiple|\d{1,3}) independent (?:sources|confirmations|reports|outlets|teams|groups|labs|lines of evidence)|"
     r"交叉验证|cross-?(?:validat|verif|confirm)\w*|互相印证|独立(?:佐证|印证|证实)|"
     r"independent(?:ly)? (?:confirm|corroborat|verif)\w*"
 )

@@ -43,7 +43,7 @@ _DATE_NAMED = re.compile(
     r"\b(?P<mon>" + "|".join(_MONTHS) + r")[a-z]*\.?\s+(?:(?P<d>\d{1,2}),?\s+)?(?P<y>20\d{2})\b", re.IGNORECASE
 )
 _RELEASE = re.compile(
-    r"(?P<name>[A-Za-z][A-Za-z0-9.+]*[A-Za-z0-9+])?(?P<gap>[\s\"“]*)\bv?(?P<ver>\d+\.(?:\d+|x)(?:\.(?:\d+|x))*(?:\.?(?:dev|rc|post|a|b)\d*)?)",
+    r"(?P<name>[A-Za-z][A-Za-z0-9.+]{0,40}[A-Za-z0-9+])?(?P<gap>[\s\"“]{0,4})\bv?(?P<ver>\d+\.(?:\d+|x)(?:\.(?:\d+|x))*(?:\.?(?:dev|rc|post|a|b)\d*)?)",
     re.ASCII,
 )
 
@@ -125,12 +125,16 @@ def _plausible(number: str) -> bool:
 
 def find_ids(text: str) -> list[IdMention]:
     """All identifiers; overlapping forms (a link contains a bare id) are reported once, the longest form wins."""
-    return list(_find_ids(text))
+    return list(_remembered(text) if len(text) <= 4096 else _find_ids(text))
 
 
 @lru_cache(maxsize=1024)
+def _remembered(text: str) -> tuple[IdMention, ...]:
+    """Versions, quantities and works of one sentence all need its identifiers."""
+    return _find_ids(text)
+
+
 def _find_ids(text: str) -> tuple[IdMention, ...]:
-    """Cached, because versions, quantities and works of one sentence all need it."""
     flat = narrow(text)
     if not _DIGIT.search(flat) and "//" not in flat:
         return ()

@@ -7,6 +7,7 @@ recognised unit comes back with an empty unit.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headwater.ledger.parse.ids import find_dates, find_ids, find_links, find_sections, find_versions, narrow
@@ -18,8 +19,8 @@ _UNITS = (
     r"tokens?\b|kernels?\b|GPUs?\b|并发|位|bit\b|[BMTKbmk](?![A-Za-z0-9]|/s)|月活|用户|users?\b|authors?\b|作者|条|件|份|篇|张|个|种|类|层|轮"
 )
 _QUANTITY = re.compile(
-    rf"(?P<lead>(?:(?:最高|最多|高达|至多|up to|at most|至少|at least|约|近|超过?|about|around|over|[<>≤≥≈~～])[ ]*)*)"
-    rf"(?P<cur>[$€¥])?(?P<sign>[-+−±](?=\d))?(?P<a>{_NUM})\+?[ ]?(?P<ua>{_UNITS})?"
+    rf"(?P<lead>(?:(?:最高|最多|高达|至多|up to|at most|至少|at least|约|近|超过?|about|around|over|[<>≤≥≈~～])[ ]{{0,2}}){{0,3}})"
+    rf"(?P<cur>[$€¥])?(?P<sign>[-+−±](?=\d))?(?P<a>{_NUM})\+?(?:[ ]?(?P<ua>{_UNITS}))?"
     rf"(?:(?P<dash>[ ]?(?:[~～–—]|至|to|到)[ ]?|-(?! )|[ ]-[ ])(?P<sign2>[-+−](?=\d))?(?P<b>{_NUM})(?![-\d]))?"
     rf"[ ]?(?P<scale>亿|万|千|billion|million|trillion)?[ ]?(?P<unit>{_UNITS})?",
     re.IGNORECASE,
@@ -27,9 +28,9 @@ _QUANTITY = re.compile(
 _SCALE = {"亿": 1e8, "万": 1e4, "千": 1e3, "billion": 1e9, "million": 1e6, "trillion": 1e12}
 _SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _TIMES = re.compile(r"(?<!\d)(?:[01]?\d|2[0-3]):[0-5]\d(?!\d)|(?<=\dT)\d{4}(?!\d)")
-_PATH = re.compile(
-    r"[\w.~-]+(?:/[\w.~-]+)*\.(?:md|txt|json|xml|bib|toml|py)\b|[A-Za-z_]{3,}[\w.-]*(?:/[\w.-]+)*/[\w.-]*\d{4}[\w.-]*", re.ASCII
-)
+_WORD = re.compile(r"[\w.~/-]+", re.ASCII)
+_FILE_END = re.compile(r"\.(?:md|txt|json|xml|bib|toml|py)\.?$")
+_FOUR_DIGITS = re.compile(r"\d{4}")
 _PERCENTILE = re.compile(r"\bP(50|90|95|99|99\.9)\b", re.IGNORECASE)
 _UP = re.compile(r"提升|提高|增加|上升|更快|快|加速|翻倍|高(?!效)|increase|faster|higher|improv|speed-?up|gain|more", re.IGNORECASE)
 _DOWN = re.compile(r"降低|下降|减少|节省|缩短|低于|更低|低|差距|reduc|lower|less|sav|decreas|drop|fewer|cut", re.IGNORECASE)
@@ -95,10 +96,18 @@ def _masked(text: str) -> str:
     spans = [(i.start, i.end) for i in find_ids(text)]
     for finder in (find_links, find_sections, find_dates, find_versions):
         spans += [(m.start, m.end) for m in finder(text)]
-    spans += [m.span() for m in (*_TIMES.finditer(text), *_PATH.finditer(text))]
+    spans += [m.span() for m in _TIMES.finditer(text)]
+    spans += [m.span() for m in _WORD.finditer(text) if _is_path(m[0])]
     for start, end in spans:
         chars[start:end] = "\x00" * (end - start)
     return "".join(chars)
+
+
+def _is_path(word: str) -> bool:
+    """A file name, or a path with a date in it."""
+    if "/" not in word and "." not in word:
+        return False
+    return bool(_FILE_END.search(word)) or ("/" in word and word[:3].replace("_", "a").isalpha() and bool(_FOUR_DIGITS.search(word)))
 
 
 def _clause(text: str, start: int, end: int) -> tuple[str, str]:
@@ -162,6 +171,17 @@ def _inside_word(before: str, first: str) -> bool:
     return before.isascii() and (before.isalpha() or before in "_." or (before.isdigit() and not first.isdigit()))
 
 
+def _matches(flat: str) -> Iterator[re.Match[str]]:
+    """Numbers that do not belong to a name; after one that does, the search goes on right behind its first digits."""
+    at = 0
+    while m := _QUANTITY.search(flat, at):
+        start = m.start("cur") if m["cur"] else m.start("sign") if m["sign"] else m.start("a")
+        inside = start > 0 and not m["lead"].strip() and _inside_word(flat[start - 1], flat[start])
+        at = m.end("a") if inside else m.end()
+        if not inside:
+            yield m
+
+
 def find_quantities(text: str, plain: bool = True) -> list[Quantity]:
     """All numbers that are neither identifiers nor dates, versions, times, sections or links.
 
@@ -169,10 +189,8 @@ def find_quantities(text: str, plain: bool = True) -> list[Quantity]:
     """
     flat = _masked(text)
     out: list[Quantity] = []
-    for m in _QUANTITY.finditer(flat):
+    for m in _matches(flat):
         start = m.start("cur") if m["cur"] else m.start("sign") if m["sign"] else m.start("a")
-        if start and not m["lead"].strip() and _inside_word(flat[start - 1], flat[start]):
-            continue
         low = float(m["a"].replace(",", ""))
         high = float(m["b"].replace(",", "")) if m["b"] else low
         inner = _unit(m["ua"])

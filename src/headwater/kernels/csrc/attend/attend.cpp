@@ -56,7 +56,9 @@ std::vector<RowSpan> spans_of(const Step& step, const KVGroup& kv, const AttendS
     if (first > last) fail("row_start descends at row " + std::to_string(r));
     const int position = step.positions[first], end = position + (last - first);
     if (position < 0 || step.positions[last - 1] != end - 1) fail("positions of row " + std::to_string(r) + " are not consecutive");
-    if ((end - 1) / kBlockTokens >= kv.table_width) fail("the table ends before position " + std::to_string(end - 1) + " of row " + std::to_string(r));
+    if ((end - 1) / kBlockTokens >= kv.table_width) {
+      fail("the table ends before position " + std::to_string(end - 1) + " of row " + std::to_string(r));
+    }
     int lo, hi;
     visible_range(spec, position, end, lo, hi);
     const int32_t* table = kv.table + static_cast<int64_t>(r) * kv.table_width;

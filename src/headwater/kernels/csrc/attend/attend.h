@@ -66,6 +66,12 @@ static inline int64_t kv_block_bytes(int format, int head_dim) {
   return format == kQ8 ? kBlockTokens * (head_dim + 2 * q8_groups(head_dim)) : int64_t{2} * kBlockTokens * head_dim;
 }
 
+// Where one kv head of a block begins in k or v.
+static inline const char* block_of(const AttendJob& job, const uint16_t* cache, int block, int kv_head) {
+  const int64_t index = (static_cast<int64_t>(job.spec.layer) * job.kv.n_blocks + block) * job.spec.kv_heads + kv_head;
+  return reinterpret_cast<const char*>(cache) + index * job.block_bytes;
+}
+
 // Floats between converted value rows: not a power of two, or they fight for cache sets.
 static inline int value_stride(int padded) { return padded + 16; }
 

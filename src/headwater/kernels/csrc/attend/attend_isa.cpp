@@ -45,11 +45,6 @@ Work carve(float* scratch, int rows, int padded) {
   return w;
 }
 
-const char* block_of(const AttendJob& job, const uint16_t* cache, int block, int kv_head) {
-  const int64_t index = (static_cast<int64_t>(job.spec.layer) * job.kv.n_blocks + block) * job.spec.kv_heads + kv_head;
-  return reinterpret_cast<const char*>(cache) + index * job.block_bytes;
-}
-
 void load_queries(const AttendJob& job, const AttendTile& tile, int kv_head, float* q) {
   const AttendSpec& spec = job.spec;
   const F32x16 scale = splat(spec.softcap > 0 ? spec.scale / spec.softcap : spec.scale * kLog2e);
@@ -159,7 +154,8 @@ void add_values(const AttendJob& job, const Work& w, int r, int n, const float* 
   };
   for (int i = r; i < r + n && common_lo > slab.j0; ++i) alone(i, slab.j0, common_lo);
   if (common_lo < common_hi) {
-    value_rows<Source>(n, weights, slab.blocks, slab.stride, common_lo, common_hi, slab.c0, slab.c1, w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
+    value_rows<Source>(n, weights, slab.blocks, slab.stride, common_lo, common_hi, slab.c0, slab.c1,
+                       w.acc + static_cast<int64_t>(r) * job.padded, job.padded);
   }
   for (int i = r; i < r + n && common_hi < slab.j1; ++i) alone(i, common_hi, slab.j1);
 }
@@ -317,8 +313,8 @@ void finish(const AttendJob& job, const AttendTile& tile, int kv_head, const Wor
       for (int g = 0; g < job.group; ++g, ++r) {
         const int head = kv_head * job.group + g;
         float* out = job.out + token * job.out_stride + static_cast<int64_t>(head) * dim;
-        const F32x16 total = splat(w.state_sum[r]);
-        for (int c = 0; c < dim; c += kLanes) store_n(out + c, load(w.state + static_cast<int64_t>(r) * job.padded + c) / total, dim - c);
+        const F32x16 inverse = splat(1.0f / w.state_sum[r]);
+        for (int c = 0; c < dim; c += kLanes) store_n(out + c, load(w.state + static_cast<int64_t>(r) * job.padded + c) * inverse, dim - c);
         if (job.lse) {
           job.lse[token * job.spec.heads + head] =
               static_cast<float>(0.69314718055994530942 * static_cast<double>(w.state_top[r]) + std::log(static_cast<double>(w.state_sum[r])));
@@ -328,63 +324,7 @@ void finish(const AttendJob& job, const AttendTile& tile, int kv_head, const Wor
   }
 }
 
-// 32 channels of one token to int8 with one scale: scale = f16(amax / 127); a NaN or infinity makes the scale NaN.
-HW_INLINE uint16_t quantise32(const float* x, int n, int8_t* out) {
-  const F32x16 a = load_n(x, n < kLanes ? n : kLanes), b = n > kLanes ? load_n(x + kLanes, n - kLanes) : zero16();
-  const float amax = max_lanes(max(abs(a), abs(b)));
-  const float poison = sum_lanes(fma(a, zero16(), b * zero16()));
-  uint16_t scale[kLanes];
-  store_f16(scale, min(splat(65504.0f), splat(amax / 127.0f + poison)));
-  const float wide = half_to_float(scale[0]);
-  const F32x16 inverse = splat(wide > 0.0f ? 1.0f / wide : 0.0f), most = splat(127.0f), least = splat(-127.0f);
-  store_i8(out, to_int(max(least, min(most, a * inverse))));
-  store_i8(out + kLanes, to_int(max(least, min(most, b * inverse))));
-  return scale[0];
-}
-
-void store_f16_token(const AttendJob& job, const float* k, const float* v, uint16_t* key, uint16_t* value, int slot) {
-  const int dim = job.spec.head_dim;
-  for (int c = 0; c < dim; c += kLanes) {
-    const int n = dim - c < kLanes ? dim - c : kLanes;
-    uint16_t half[kLanes];
-    store_f16(half, load_n(k + c, n));
-    for (int i = 0; i < n; ++i) key[(c + i) * kBlockTokens + slot] = half[i];
-    store_f16(half, load_n(v + c, n));
-    std::memcpy(value + slot * dim + c, half, static_cast<size_t>(n) * 2);
-  }
-}
-
-void store_q8_token(const AttendJob& job, const float* k, const float* v, char* key, char* value, int slot) {
-  const int dim = job.spec.head_dim, groups = static_cast<int>(q8_groups(dim));
-  auto* key_scales = reinterpret_cast<uint16_t*>(key + kBlockTokens * dim);
-  auto* value_scales = reinterpret_cast<uint16_t*>(value + kBlockTokens * dim);
-  for (int g = 0; g < groups; ++g) {
-    const int c = g * kQ8Channels, n = dim - c < kQ8Channels ? dim - c : kQ8Channels;
-    int8_t bytes[kQ8Channels];
-    key_scales[g * kBlockTokens + slot] = quantise32(k + c, n, bytes);
-    for (int i = 0; i < n; ++i) key[(c + i) * kBlockTokens + slot] = static_cast<char>(bytes[i]);
-    value_scales[slot * groups + g] = quantise32(v + c, n, bytes);
-    std::memcpy(value + slot * dim + c, bytes, static_cast<size_t>(n));
-  }
-}
-
 }  // namespace
-
-void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last) {
-  const int dim = job.spec.head_dim;
-  for (int t = first; t < last; ++t) {
-    const int position = job.step.positions[t], slot = position % kBlockTokens;
-    const int block = job.kv.table[static_cast<int64_t>(row_of[t]) * job.kv.table_width + position / kBlockTokens];
-    const float *k = job.k + t * job.k_stride + static_cast<int64_t>(kv_head) * dim, *v = job.v + t * job.v_stride + static_cast<int64_t>(kv_head) * dim;
-    char* key = const_cast<char*>(block_of(job, job.kv.k, block, kv_head));
-    char* value = const_cast<char*>(block_of(job, job.kv.v, block, kv_head));
-    if (job.kv.format == kQ8) {
-      store_q8_token(job, k, v, key, value, slot);
-    } else {
-      store_f16_token(job, k, v, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot);
-    }
-  }
-}
 
 void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch) {
   const Work w = carve(scratch, tile.rows, job.padded);
@@ -431,7 +371,9 @@ void merge_rows(int parts, int64_t rows, int64_t first, int64_t last, int dim, c
       const F32x16 weight = splat(weights[0]);
       total = total + weights[0];
       const float* from = outs + (p * rows + r) * dim;
-      for (int c = 0; c < dim; c += kLanes) store_n(out + r * dim + c, fma(load_n(from + c, dim - c), weight, load_n(out + r * dim + c, dim - c)), dim - c);
+      for (int c = 0; c < dim; c += kLanes) {
+        store_n(out + r * dim + c, fma(load_n(from + c, dim - c), weight, load_n(out + r * dim + c, dim - c)), dim - c);
+      }
     }
     lse[r] = total == 0.0f ? -HUGE_VALF : static_cast<float>(static_cast<double>(peak) + std::log(static_cast<double>(total)));
     if (total == 0.0f) continue;

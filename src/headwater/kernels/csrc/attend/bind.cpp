@@ -26,7 +26,8 @@ template <class A>
 void want_rows(const A& a, int64_t rows, int64_t cols, const std::string& name) {
   const bool pieces = rows > 0 && cols > 1 && a.stride(1) != 1;
   if (static_cast<int64_t>(a.shape(0)) < rows || static_cast<int64_t>(a.shape(1)) != cols || pieces) {
-    throw std::invalid_argument("attend: " + name + " must be float32[" + std::to_string(rows) + ", " + std::to_string(cols) + "] with rows in one piece");
+    throw std::invalid_argument("attend: " + name + " must be float32[" + std::to_string(rows) + ", " + std::to_string(cols) +
+                                "] with rows in one piece");
   }
 }
 

@@ -124,7 +124,7 @@ void ThreadPool::run(int n_tasks, Task task, void* context) {
   }
   std::lock_guard<std::mutex> lock(caller_);
   if (generation_ != g_generation.load(std::memory_order_relaxed)) {  // a fork kept the objects but not the threads
-    for (auto& worker : workers_) worker.detach();
+    new std::vector<std::thread>(std::move(workers_));  // handles of threads that do not exist here: neither join nor detach may touch them
     workers_.clear();
     sleepers_.store(0);
     state_.store(state_.load() & ~(kOpen | kInside));

@@ -155,16 +155,20 @@ struct BlockDot {
   static constexpr bool kPaired = BITS == 5 || BITS == 6;
   __m256i x, y;  // rows 0-7 and 8-15: 16-bit pairs for BITS <= 4, 32-bit sums otherwise
   HW_INLINE_MEMBER void init(int32_t) { x = y = _mm256_setzero_si256(); }
+  // Sums stay where they are written: left alone, the compiler computes all products of a block first and spills every one of them.
+  HW_INLINE_MEMBER void keep_order() { __asm__ volatile("" : "+x"(x), "+x"(y)); }
   HW_INLINE_MEMBER void step(U8x64 w, int32_t four_s8) {
     const __m256i a = _mm256_set1_epi32(four_s8);
     if constexpr (BITS <= 4) {
       x = _mm256_add_epi16(x, _mm256_maddubs_epi16(w.a, a));
       y = _mm256_add_epi16(y, _mm256_maddubs_epi16(w.b, a));
+      keep_order();
     } else if constexpr (BITS == 8) {
       const __m256i top = _mm256_set1_epi8(static_cast<char>(0x80)), one = _mm256_set1_epi16(1);
       const __m256i wa = _mm256_xor_si256(w.a, top), wb = _mm256_xor_si256(w.b, top);
       x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(wa), _mm256_sign_epi8(a, wa)), one));
       y = _mm256_add_epi32(y, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(wb), _mm256_sign_epi8(a, wb)), one));
+      keep_order();
     } else {
       const __m256i one = _mm256_set1_epi16(1);
       x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_maddubs_epi16(w.a, a), one));
@@ -180,6 +184,7 @@ struct BlockDot {
     const __m256i a0 = _mm256_set1_epi32(q0), a1 = _mm256_set1_epi32(q1), one = _mm256_set1_epi16(1);
     x = _mm256_add_epi32(x, _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0.a, a0), _mm256_maddubs_epi16(w1.a, a1)), one));
     y = _mm256_add_epi32(y, _mm256_madd_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(w0.b, a0), _mm256_maddubs_epi16(w1.b, a1)), one));
+    keep_order();
   }
   HW_INLINE_MEMBER I32x16 finish(int32_t negative_sum) const {
     I32x16 r = {x, y};

@@ -34,6 +34,7 @@ uint8_t* unit_scratch(int64_t bytes) {
 
 void linear(ThreadPool& pool, LinearJob job) {
   if (job.n <= 0) return;
+  job.threads = pool.threads();
   HW_SELECT(plan_linear)(job);
   const auto run = HW_SELECT(run_linear_unit);
   const int chunks = (job.n + job.chunk - 1) / job.chunk;

@@ -22,7 +22,9 @@ struct LinearJob {
   const float* residual = nullptr;  // [n][residual_stride] or null; may be `out`
   int64_t residual_stride = 0;
 
-  // Set by plan(): work is cut into units that any thread may take.
+  int threads = 1;                  // how many will take units; set by linear()
+
+  // Set by plan_linear(): work is cut into units that any thread may take.
   int group_step = 0, chunk = 0, units_per_chunk = 0;
   int64_t scratch_bytes = 0;  // per thread
 };

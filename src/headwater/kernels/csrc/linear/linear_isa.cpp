@@ -8,16 +8,17 @@ namespace hw {
 namespace HW_ISA {
 namespace {
 
-// Direct tiles read the packed layout (unpacking costs little next to the memory traffic of few tokens); beyond kDirectTokens a panel of
-// kPanelGroups groups is unpacked once and swept by tiles of kPanelTokens tokens. Sizes fill the register file, and never change bits.
+// Up to kDirectRows input rows, tiles of at most kDirectTokens read the packed layout directly (unpacking costs little next to the memory
+// traffic); beyond, a panel of kPanelGroups groups is unpacked once and swept by tiles of kPanelTokens. Sizes fill the register file and
+// never change bits.
 #if defined(HW_ISA_avx512)
-constexpr int kDirectTokens = 4, kPanelTokens = 6, kPanelGroups = 2;
+constexpr int kDirectRows = 16, kDirectTokens = 8, kPanelTokens = 6, kPanelGroups = 2;
 #elif defined(HW_ISA_avx2)
-constexpr int kDirectTokens = 4, kPanelTokens = 4, kPanelGroups = 1;
+constexpr int kDirectRows = 4, kDirectTokens = 4, kPanelTokens = 4, kPanelGroups = 1;
 #else
-constexpr int kDirectTokens = 1, kPanelTokens = 1, kPanelGroups = 1;
+constexpr int kDirectRows = 1, kDirectTokens = 1, kPanelTokens = 1, kPanelGroups = 1;
 #endif
-constexpr int kStreams = kDirectTokens;  // groups that one thread streams at once: one stream gets half the bandwidth
+constexpr int kStreams = 4;        // groups that one thread streams at once: one stream gets half the bandwidth
 constexpr int kChunkTokens = 240;  // activation rows that stay in L2 while all panels pass over them
 
 struct Element32 {
@@ -67,7 +68,7 @@ void direct(const Sink& sink, int64_t group, int64_t row) {
 
 template <int ID, int T>
 void direct_groups(const Sink& sink, int64_t first, int64_t end, int64_t row) {
-  constexpr int G = T <= 2 ? kStreams : (kStreams + 1) / 2;
+  constexpr int G = kDirectTokens == 1 ? 1 : T <= 2 ? kStreams : T <= 4 ? kStreams / 2 : 1;
   int64_t g = first;
   for (; g + G <= end; g += G) direct<ID, T, G>(sink, g, row);
   for (; g < end; ++g) direct<ID, T, 1>(sink, g, row);
@@ -136,8 +137,12 @@ void through_panels(const Sink& sink, int64_t first, int64_t end, int64_t row, i
 
 template <int ID>
 void block_part(const Sink& sink, int64_t first, int64_t end, int64_t row, int64_t row_end, uint8_t* scratch) {
-  if (row_end - row > kDirectTokens) return through_panels<ID>(sink, first, end, row, row_end, scratch);
-  direct_rows<ID, kDirectTokens>(sink, first, end, row, row_end);
+  if (row_end - row > kDirectRows) return through_panels<ID>(sink, first, end, row, row_end, scratch);
+  for (int64_t tiles = (row_end - row + kDirectTokens - 1) / kDirectTokens; tiles > 0; --tiles) {  // tiles of nearly one size
+    const int64_t next = row + (row_end - row + tiles - 1) / tiles;
+    direct_rows<ID, kDirectTokens>(sink, first, end, row, next);
+    row = next;
+  }
 }
 
 template <class E, int T, int G>
@@ -228,9 +233,19 @@ void gather_float_row(const uint8_t* group, int lane, int64_t cols, float* out) 
 }  // namespace
 
 void plan_linear(LinearJob& job) {
-  const bool few = job.n <= kDirectTokens;
-  job.group_step = few ? 2 * kStreams : 2 * kPanelGroups;
-  job.chunk = few ? job.n : kChunkTokens;
+  const bool few = job.n <= kDirectRows;
+  int64_t groups = 0;
+  for (int p = 0; p < job.weight.n_parts; ++p) groups += job.weight.parts[p].groups();
+  if (few) {  // units of 4 to 8 groups, as many as a multiple of the threads: a lone unit at the end would idle the others
+    const int64_t units = job.threads * ((groups + 8 * job.threads - 1) / (8 * job.threads));
+    const int64_t step = (groups + units - 1) / units;
+    job.group_step = static_cast<int>(step < kStreams ? kStreams : step);
+    job.chunk = job.n;
+  } else {    // chunks of nearly one size, whole tiles each
+    const int chunks = (job.n + kChunkTokens - 1) / kChunkTokens;
+    job.group_step = 2 * kPanelGroups;
+    job.chunk = ((job.n + chunks - 1) / chunks + kPanelTokens - 1) / kPanelTokens * kPanelTokens;
+  }
   job.units_per_chunk = 0;
   for (int p = 0; p < job.weight.n_parts; ++p)
     job.units_per_chunk += static_cast<int>((job.weight.parts[p].groups() + job.group_step - 1) / job.group_step);

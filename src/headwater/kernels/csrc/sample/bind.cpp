@@ -22,17 +22,22 @@ using Logits = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
 [[noreturn]] void fail(const std::string& what) { throw std::invalid_argument("sample: " + what); }
 
 void check_logits(const Logits& logits) {
-  if (logits.shape(1) == 0 || (logits.shape(0) > 0 && logits.shape(1) > 1 && logits.stride(1) != 1)) fail("logits must be float32[rows, vocabulary > 0] with rows in one piece");
+  const bool pieces = logits.shape(0) > 0 && logits.shape(1) > 1 && logits.stride(1) != 1;
+  if (logits.shape(1) == 0 || pieces) fail("logits must be float32[rows, vocabulary > 0] with rows in one piece");
 }
 
 // Ragged ids: start[r] .. start[r + 1], every id below `vocab`.
 void check_ragged(const Vector<const int32_t>& start, const Vector<const int32_t>& ids, size_t rows, int vocab, const char* name) {
-  if (start.shape(0) != rows + 1 || start(0) != 0 || static_cast<size_t>(start(rows)) != ids.shape(0)) fail(std::string(name) + " does not cover the rows");
+  if (start.shape(0) != rows + 1 || start(0) != 0 || static_cast<size_t>(start(rows)) != ids.shape(0)) {
+    fail(std::string(name) + " does not cover the rows");
+  }
   for (size_t r = 0; r < rows; ++r) {
     if (start(r) > start(r + 1)) fail(std::string(name) + " descends at row " + std::to_string(r));
   }
   for (size_t i = 0; i < ids.shape(0); ++i) {
-    if (ids(i) < 0 || ids(i) >= vocab) fail(std::string(name) + " names id " + std::to_string(ids(i)) + ", the vocabulary has " + std::to_string(vocab));
+    if (ids(i) < 0 || ids(i) >= vocab) {
+      fail(std::string(name) + " names id " + std::to_string(ids(i)) + ", the vocabulary has " + std::to_string(vocab));
+    }
   }
 }
 
@@ -107,7 +112,8 @@ void lse(Logits logits, Vector<double> out) {
   check_logits(logits);
   if (out.shape(0) != logits.shape(0)) fail("lse must have one entry for each row");
   nb::gil_scoped_release release;
-  hw::lse_rows(hw::ThreadPool::shared(), logits.data(), logits.stride(0), static_cast<int>(logits.shape(0)), static_cast<int>(logits.shape(1)), out.data());
+  hw::lse_rows(hw::ThreadPool::shared(), logits.data(), logits.stride(0), static_cast<int>(logits.shape(0)),
+               static_cast<int>(logits.shape(1)), out.data());
 }
 
 void top(Logits logits, Matrix<int32_t> ids) {

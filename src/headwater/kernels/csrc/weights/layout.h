@@ -8,7 +8,10 @@ namespace hw {
 constexpr int kGroupRows = 16;    // output rows per group; a lane is a row
 constexpr int kBlockColumns = 32;
 
-enum LayoutId : int { kPackedF32, kPackedF16, kPackedBF16, kPackedQ8, kPackedQ4, kPackedQ4M, kPackedQ5, kPackedQ5M, kPackedQ8S, kPackedQ4K, kPackedQ5K, kPackedQ6K, kPackedQ2K, kLayoutCount };
+enum LayoutId : int {
+  kPackedF32, kPackedF16, kPackedBF16, kPackedQ8, kPackedQ4, kPackedQ4M, kPackedQ5, kPackedQ5M, kPackedQ8S, kPackedQ4K, kPackedQ5K, kPackedQ6K,
+  kPackedQ2K, kLayoutCount
+};
 
 struct Layout {
   int bits = 0;

@@ -1,0 +1,113 @@
+"""Each operation against its roofline: bytes against a read probe, integer operations against a register-only loop of the same instruction mix.
+
+Kernel and ceiling run in turn, so that a slow minute of a shared machine slows both; the figure that counts is the fraction. Weights are
+rotated over more memory than the caches hold where the limit is bandwidth.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from headwater.bench.report import Figure, Report
+from headwater.kernels import native
+from headwater.kernels.layouts import LAYOUTS
+from headwater.kernels.weights import Weight, pack
+
+PROBE_BYTES = 256 << 20
+COLS, ROWS = 1536, 1536
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """bytes_per_s: read bandwidth, the best of 1, 2, 4 and 8 streams per thread; ops_per_s by code bits: integer operations; flops_per_s."""
+
+    bytes_per_s: float
+    ops_per_s: dict[int, float]
+    flops_per_s: float
+
+
+def _rate(work: Callable[[], float], seconds: float) -> float:
+    """Best rate of `work` (which returns what it did) within about `seconds`."""
+    best, end = 0.0, time.perf_counter() + seconds
+    while True:
+        begin = time.perf_counter()
+        done = work()
+        now = time.perf_counter()
+        best = max(best, done / (now - begin))
+        if now > end:
+            return best
+
+
+def ceilings(probe: np.ndarray, seconds: float = 0.3) -> Ceiling:
+    """Measure the machine now. probe: uint8, larger than the caches, every page touched."""
+    lib = native.library()
+    return Ceiling(
+        max(_rate(partial(lib.read_streams, probe, n), seconds / 4) for n in (1, 2, 4, 8)),
+        {bits: _rate(partial(lib.dot_ceiling, bits, 20_000), seconds / 3) for bits in (4, 8)},
+        _rate(partial(lib.fma_ceiling, 200_000), seconds / 3))
+
+
+def random_weights(name: str, copies: int) -> list[Weight]:
+    """`copies` weights [ROWS, COLS] of a file format with scales that keep sums finite."""
+    rng = np.random.default_rng(1)
+    out = []
+    for _ in range(copies):
+        x = rng.integers(-8, 8, (ROWS, COLS)).astype(np.float32)
+        out.append(Weight(pack(name, _encoded(name, x), ROWS, COLS)))
+    return out
+
+
+def _encoded(name: str, x: np.ndarray) -> np.ndarray:
+    """File bytes whose codes are those of small integers; the speed of a product does not depend on values."""
+    if name == "F16":
+        return x.astype("<f2").reshape(-1).view(np.uint8)
+    blocks = x.astype(np.int8).reshape(-1, 32)
+    one = np.broadcast_to(np.array([1.0], "<f2").view(np.uint8), (len(blocks), 2))
+    if name == "Q8_0":
+        return np.concatenate((one, blocks.view(np.uint8)), axis=1).reshape(-1)
+    codes = (blocks + 8).astype(np.uint8)
+    return np.concatenate((one, one, codes[:, :16] | codes[:, 16:] << 4), axis=1).reshape(-1)           # Q4_1
+
+
+def bench(seconds: float = 0.5, rounds: int = 3) -> Report:
+    """Products of one to 480 rows in three encodings, each as a fraction of the nearer ceiling."""
+    report = Report(f"kernels, {native.library().isa()}, {native.library().threads()} threads")
+    probe = native.library().allocate(PROBE_BYTES)
+    probe[::64] = 1
+    for name in ("Q4_1", "Q8_0", "F16"):
+        nbytes = LAYOUTS[{"Q4_1": "q4m", "Q8_0": "q8", "F16": "f16"}[name]].nbytes(ROWS, COLS)
+        weights = random_weights(name, max(2, (96 << 20) // nbytes))
+        for rows in (1, 4, 8, 16, 64, 480):
+            _products(report, name, weights, rows, probe, seconds, rounds)
+    return report
+
+
+def _products(report: Report, name: str, weights: list[Weight], rows: int, probe: np.ndarray, seconds: float, rounds: int) -> None:
+    x = np.random.default_rng(2).normal(0, 1, (rows, COLS)).astype(np.float32)
+    out = np.empty((rows, ROWS), np.float32)
+    lib = native.library()
+    few = weights if rows <= 16 else weights[:4]
+
+    def once() -> float:
+        for w in few:
+            lib.linear(w.native, x, None, out)
+        return float(len(few))
+
+    fractions, rates, limits = [], [], []
+    for _ in range(rounds):
+        top = ceilings(probe, seconds)
+        per_second = _rate(once, seconds)
+        ops = 2.0 * rows * ROWS * COLS
+        arithmetic = top.flops_per_s if name == "F16" else top.ops_per_s[4 if name == "Q4_1" else 8]
+        limit = min(top.bytes_per_s / weights[0].nbytes, arithmetic / ops)
+        fractions.append(per_second / limit)
+        rates.append(per_second * (weights[0].nbytes if limit < arithmetic / ops else ops) / 1e9)
+        limits.append("bytes" if limit < arithmetic / ops else "operations")
+    unit = "GB/s" if limits[-1] == "bytes" else "GOP/s"
+    report.add(f"linear {name} x {rows}", "share", Figure("of the ceiling", "1", fractions, note=f"limit: {limits[-1]}"))
+    report.add(f"linear {name} x {rows}", "rate", Figure("achieved", unit, rates))

@@ -1,0 +1,71 @@
+"""draft/suffix: what followed the longest matching suffix, in this row and in past outputs of the same tenant."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headwater.core.registry import register
+from headwater.kernels.history import LONGEST, TokenHistory
+from headwater.policies.draft.api import Draft
+
+
+@dataclass(slots=True)
+class _Row:
+    salt: str
+    local: TokenHistory
+    tail: np.ndarray                                                # newest LONGEST tokens
+    drawn: list[np.ndarray] = field(default_factory=list)
+
+
+@register("draft", "suffix")
+@dataclass(slots=True)
+class SuffixDraft:
+    """Longest suffix match over this row (prompt and output) and over finished outputs; the longer match wins, this row on ties.
+
+    Source: Oliaro et al., "SuffixDecoding" (2411.04975); here the longest match among the newest occurrences instead of a counted tree.
+    A long match drafts long: at most `factor` times the matched length plus `offset`.
+
+    history: tokens of past outputs kept per tenant. tenants: how many tenants' histories are kept; the one used longest ago leaves.
+    """
+
+    history: int = 1_000_000
+    tenants: int = 16
+    factor: float = 2.0
+    offset: int = 1
+    _rows: dict[int, _Row] = field(default_factory=dict, init=False, repr=False)
+    _past: dict[str, TokenHistory] = field(default_factory=dict, init=False, repr=False)
+
+    def begin(self, row: int, tokens: np.ndarray, salt: str) -> None:
+        r = self._rows[row] = _Row(salt, TokenHistory(max(2 * len(tokens), 1024)), np.zeros(0, np.int32))
+        self._grow(r, tokens)
+
+    def extend(self, row: int, tokens: np.ndarray) -> None:
+        r = self._rows[row]
+        r.drawn.append(tokens)
+        self._grow(r, tokens)
+
+    def _grow(self, r: _Row, tokens: np.ndarray) -> None:
+        ids = np.ascontiguousarray(tokens, np.int32)
+        r.local.extend(ids)
+        r.tail = np.concatenate([r.tail, ids])[-LONGEST:]
+
+    def propose(self, row: int, most: int) -> Draft:
+        r = self._rows[row]
+        ids, match = r.local.find(r.tail, most)
+        past = self._past.get(r.salt)
+        if past is not None:
+            others, longer = past.find(r.tail, most)
+            if longer > match:
+                ids, match = others, longer
+        return Draft(ids[: int(self.factor * match) + self.offset], match)
+
+    def end(self, row: int) -> None:
+        r = self._rows.pop(row, None)
+        if r is None or not r.drawn:
+            return
+        past = self._past.pop(r.salt, None) or TokenHistory(self.history)
+        self._past[r.salt] = past                                   # newest last
+        while len(self._past) > self.tenants:
+            del self._past[next(iter(self._past))]
+        past.begin()
+        past.extend(np.concatenate(r.drawn).astype(np.int32))
