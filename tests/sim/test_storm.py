@@ -28,5 +28,5 @@ def test_a_seed_replays_exactly() -> None:
 @pytest.mark.slow
 def test_5000_requests_in_storms_with_new_seeds() -> None:
     first = secrets.randbits(40)
-    for i in range(20):
+    for i in range(25):
         Storm(first + i, 200).run()

@@ -42,27 +42,33 @@ class Settler:
 
     def _advance(self, plan: StepPlan, result: StepResult, counts: np.ndarray, good: np.ndarray) -> None:
         board, rows = self.board, self.board.rows
-        idx = plan.rows[good]
+        all_good = bool(good.all())
+        idx, n_ok = (plan.rows, result.n_ok) if all_good else (plan.rows[good], result.n_ok[good])
         before = rows.done[idx]
-        rows.done[idx] = before + result.n_ok[good]
-        board.count.drawn += int(counts[good].sum())
+        after = before + n_ok
+        rows.done[idx] = after
+        board.count.drawn += int(counts.sum() if all_good else counts[good].sum())
         prompts = before < rows.prompt[idx]
-        for row in idx[prompts].tolist():
+        for row in idx[prompts].tolist() if prompts.any() else ():
             seq = rows.at(row)
             end = min(int(rows.done[row]), seq.prompt_len)
             fresh = max(end - seq.counted, 0)
             seq.counted += fresh
             seq.computed += fresh
             board.count.computed += fresh
-        one = good & (counts == 1)
-        rows.append(plan.rows[one], result.tokens.flat[result.tokens.start[:-1][one]])
-        for i in np.flatnonzero(good & (counts > 1)).tolist():
-            for token in result.tokens.row(i):
-                rows.append(plan.rows[i : i + 1], token)
-        again = rows.reached[idx] - before
-        if (again > 0).any():
-            board.count.recomputed += int(np.minimum(np.maximum(again, 0), result.n_ok[good]).sum())
-        rows.reached[idx] = np.maximum(rows.reached[idx], rows.done[idx])
+        if all_good and len(result.tokens.flat) == len(idx) and (counts == 1).all():
+            rows.append(idx, result.tokens.flat)
+        else:
+            one = good & (counts == 1)
+            rows.append(plan.rows[one], result.tokens.flat[result.tokens.start[:-1][one]])
+            for i in np.flatnonzero(good & (counts > 1)).tolist():
+                for token in result.tokens.row(i):
+                    rows.append(plan.rows[i : i + 1], token)
+        reached = rows.reached[idx]
+        again = reached - before
+        if again.any() and (again > 0).any():
+            board.count.recomputed += int(np.minimum(np.maximum(again, 0), n_ok).sum())
+        rows.reached[idx] = np.maximum(reached, after)
         rows.settled[idx] = True
 
     def _checkpoint(self, border: Border, good: bool, now: float) -> None:

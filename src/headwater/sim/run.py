@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from headwater.core.cost import LearnedCost, LinearCost
+from headwater.core.cost import LinearCost
 from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive, Cancel, Event
 from headwater.core.executor import Caps, CostModel
@@ -86,11 +86,10 @@ class Run:
         truth: CostModel = fitted.cost if fitted else LinearCost()
         if self.machine.speed != 1.0:
             truth = FasterCost(truth, self.machine.speed)
-        learned = LearnedCost(prior=LinearCost(tuple(c / self.machine.speed for c in (fitted.cost if fitted else LinearCost()).coefficients)))
-        scheduler = Scheduler(caps, build("sched", self.sched), build("evict", self.evict), learned, block=self.machine.block)
+        scheduler = Scheduler(caps, build("sched", self.sched), build("evict", self.evict), truth, block=self.machine.block)  # it has learned already
         record = Record(self.objective)
         executor = SimExecutor(caps)
-        loop = Loop(scheduler, executor, truth, record.observe, learned, self.faults, self.check, lambda: SimExecutor(caps),
+        loop = Loop(scheduler, executor, truth, record.observe, None, self.faults, self.check, lambda: SimExecutor(caps),
                     fitted.overhead if fitted else (0.0, 0.0))
         loop.feed = self._events(record, loop)
         loop.run()
