@@ -20,7 +20,7 @@ template <class K>
 struct InRegisters : K {
   U8x64 w0, w1;
   F32x16 s;
-  HW_INLINE_MEMBER void ahead(int64_t) const {}
+  HW_INLINE_MEMBER void ahead(int64_t, int64_t, int) const {}
   HW_INLINE_MEMBER void pair(int64_t, int, U8x64& a, U8x64& b) const {
     a = w0;
     b = w1;

@@ -57,11 +57,12 @@ struct Packed : Kind<kLayouts[ID].bits, kLayouts[ID].gran, kLayouts[ID].offset_l
 
   HW_INLINE_MEMBER const uint8_t* chunk(int64_t b) const { return base + b / L.blocks() * L.chunk_bytes(); }
   HW_INLINE_MEMBER const uint8_t* block(int64_t b) const { return chunk(b) + L.header_bytes() + b % L.blocks() * L.block_bytes(); }
-  // Asks for the bytes that the tile will want some blocks later (they may lie in the next group): with several tokens a block takes long
-  // enough that the hardware's own prefetch falls behind and memory and arithmetic take turns.
-  HW_INLINE_MEMBER void ahead(int64_t b) const {
-    constexpr int kBytes = L.chunk_bytes() / L.blocks(), kDistance = 6144;
-    const uint8_t* at = base + b * kBytes + kDistance;
+  // Asks for the bytes of block b, which may lie behind this group: then for the same place `groups` groups further on, where the thread goes
+  // next. Without it the hardware's own prefetch falls behind, and memory and arithmetic take turns.
+  HW_INLINE_MEMBER void ahead(int64_t b, int64_t blocks, int groups) const {
+    constexpr int kBytes = L.chunk_bytes() / L.blocks();
+    const uint8_t* at = b < blocks ? base + b * kBytes : base + groups * L.group_bytes(32 * blocks) + (b - blocks) * kBytes;
+    HW_UNROLL(10)
     for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(at + i);
   }
   HW_INLINE_MEMBER void pair(int64_t b, int p, U8x64& w0, U8x64& w1) const { unpack_pair<L.bits>(block(b), p, w0, w1); }
@@ -108,7 +109,7 @@ struct Panel : K {
       }
     }
   }
-  HW_INLINE_MEMBER void ahead(int64_t) const {}
+  HW_INLINE_MEMBER void ahead(int64_t, int64_t, int) const {}
   HW_INLINE_MEMBER void pair(int64_t b, int p, U8x64& w0, U8x64& w1) const {
     w0 = load_bytes(codes + 512 * b + 128 * p);
     w1 = load_bytes(codes + 512 * b + 128 * p + 64);

@@ -21,10 +21,8 @@ HW_INLINE void tile(const S* source, int64_t blocks, const QuantRows& rows, int6
     for (int g = 0; g < G; ++g) sums[t][g] = zero16();
   }
   for (int64_t b = 0; b < blocks; ++b) {
-    if constexpr (T > 2) {
-      HW_UNROLL(8)
-      for (int g = 0; g < G; ++g) source[g].ahead(b);
-    }
+    HW_UNROLL(8)
+    for (int g = 0; g < G; ++g) source[g].ahead(b + 16 / G, blocks, G);
     HW_UNROLL(2)
     for (int half = 0; half < S::HALVES; ++half) {
       constexpr int PAIRS = 4 / S::HALVES;
