@@ -16,7 +16,7 @@ from headwater.sim.fit import Fit, fit, read_log
 from headwater.sim.record import Objective, Record
 from headwater.sim.run import Machine, Run
 from headwater.sim.storm import SPECS
-from headwater.sim.traces import poisson
+from headwater.sim.traces import Trace, poisson
 
 
 def sessions(spec: str, habits: Habits, count: int = 1, memory: int = 200_000) -> list[Session]:
@@ -173,3 +173,11 @@ def test_a_real_engine_and_its_simulation_are_compared_figure_by_figure() -> Non
     assert [x.figure for x in lines] == ["ttft p50", "ttft p95", "itl p50", "itl p95"]
     assert all(len(x.real) == 2 and min(x.real) > 0 and x.simulated > 0 for x in lines)
     assert "simulated" in text(found, lines)
+
+
+def test_a_7500_token_prompt_stretches_no_gap_of_four_streams_beyond_the_budget() -> None:
+    prompts, outputs = np.array([20, 20, 20, 20, 7500], np.int32), np.array([400, 400, 400, 400, 5], np.int32)
+    trace = Trace("streams", np.array([0.0, 0.0, 0.0, 0.0, 0.5]), prompts, outputs)
+    figures = Run(trace, sched="fcfs:seconds=0.1").simulate().figures
+    assert figures.finished == 5
+    assert 0.09 < figures.itl["max"] <= 0.1
