@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.kernels.program import Head
     from headwater.kernels.weights import Weight
 
-KERNEL_VERSION = 1                 # raise it with every change that moves bits: it is part of the KV identity
+KERNEL_VERSION = 2                 # raise it with every change that moves bits: it is part of the KV identity
 
 
 class NativeError(RuntimeError):
@@ -144,17 +144,17 @@ def _vector(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x, np.float32)
 
 
-def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None) -> np.ndarray:
-    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias; bits of a row do not depend on the others."""
+def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None, *, fine: bool = False) -> np.ndarray:
+    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias; bits of a row do not depend on the others. fine: see `ops.linear`."""
     out = np.empty((len(x), weight.rows), np.float32)
-    library().linear(weight.native, _rows(x), None if bias is None else _vector(bias), out)
+    library().linear(weight.native, _rows(x), None if bias is None else _vector(bias), out, fine)
     return out
 
 
-def linear_rows(x: np.ndarray, weight: Weight, ids: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    """f32[n, len(ids)]: only these rows of the weight, the same bits as `linear(x, weight, bias)[:, ids]`."""
+def linear_rows(x: np.ndarray, weight: Weight, ids: np.ndarray, bias: np.ndarray | None = None, *, fine: bool = False) -> np.ndarray:
+    """f32[n, len(ids)]: only these rows of the weight, the same bits as `linear(x, weight, bias, fine=fine)[:, ids]`."""
     out = np.empty((len(x), len(ids)), np.float32)
-    library().linear_rows(weight.native, _rows(x), np.ascontiguousarray(ids, np.int32), None if bias is None else _vector(bias), out)
+    library().linear_rows(weight.native, _rows(x), np.ascontiguousarray(ids, np.int32), None if bias is None else _vector(bias), out, fine)
     return out
 
 
@@ -234,5 +234,6 @@ def softcap(x: np.ndarray, scale: float, cap: float, out: np.ndarray | None = No
 
 def logits(hidden: np.ndarray, head: Head, ids: np.ndarray | None = None) -> np.ndarray:
     """f32[n, dim] -> f32[n, vocabulary], or only the columns `ids` with the same bits."""
-    y = linear(hidden, head.weight) if ids is None else linear_rows(hidden, head.weight, ids)
+    fine = head.fine
+    y = linear(hidden, head.weight, fine=fine) if ids is None else linear_rows(hidden, head.weight, ids, fine=fine)
     return y if head.softcap == 0 and head.scale == 1 else softcap(y, head.scale, head.softcap, out=y)

@@ -52,13 +52,26 @@ def quantise_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return q.reshape(x.shape), scale
 
 
-def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None, mode: str = "float") -> np.ndarray:
-    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias. mode: 'float' or 'exact'."""
+def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None, mode: str = "float", fine: bool = False) -> np.ndarray:
+    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias. mode: 'float' or 'exact'. fine: the product of the activations' remainder is added."""
     if mode == "float":
         y = x @ weight.dequantise().T
     else:
         y = np.concatenate([_exact_floats(x, p) if p.layout.is_float else _exact_blocks(x, p) for p in weight.parts], axis=1)
-    return y if bias is None else (y + bias).astype(np.float32)
+    if bias is not None:
+        y = (y + bias).astype(np.float32)
+    if fine and mode == "exact":
+        left = remainder(x)
+        parts = [np.zeros((len(x), p.rows), np.float32) if p.layout.is_float else _exact_blocks(left, p) for p in weight.parts]
+        y = (y + np.concatenate(parts, axis=1)).astype(np.float32)
+    return y
+
+
+def remainder(x: np.ndarray) -> np.ndarray:
+    """What the rounding of activations leaves out: x - q · scale with one rounding, f32[n, cols]."""
+    q, scale = quantise_rows(x)
+    with np.errstate(invalid="ignore"):
+        return fma(q.astype(np.float32), -np.repeat(scale, BLOCK, axis=1), x)
 
 
 def _exact_floats(x: np.ndarray, part: Part) -> np.ndarray:
@@ -179,7 +192,7 @@ def gated_delta(q: np.ndarray, k: np.ndarray, v: np.ndarray, beta: np.ndarray, d
 
 def logits(hidden: np.ndarray, head: Head, mode: str = "float") -> np.ndarray:
     """f32[n, dim] -> f32[n, vocabulary]."""
-    return softcap(linear(hidden, head.weight, mode=mode), head.scale, head.softcap)
+    return softcap(linear(hidden, head.weight, mode=mode, fine=head.fine), head.scale, head.softcap)
 
 
 class ReferenceProgram:
@@ -250,7 +263,7 @@ _OPS: dict[str, _Run] = {
     "position_embed": lambda op, x, step, kv, st, mode: x[0] + op.attrs["weight"][step.positions],
     "rms_norm": lambda op, x, step, kv, st, mode: rms_norm(x[0], op.attrs["weight"], op.attrs["eps"]),
     "layer_norm": lambda op, x, step, kv, st, mode: layer_norm(x[0], op.attrs["weight"], op.attrs["bias"], op.attrs["eps"]),
-    "linear": lambda op, x, step, kv, st, mode: linear(x[0], op.attrs["weight"], op.attrs["bias"], mode),
+    "linear": lambda op, x, step, kv, st, mode: linear(x[0], op.attrs["weight"], op.attrs["bias"], mode, op.attrs["fine"]),
     "rope": lambda op, x, step, kv, st, mode: reference_attention.rope(x[0], step.positions, op.attrs["head_dim"], op.attrs["spec"]),
     "attend": lambda op, x, step, kv, st, mode: _attend(op, x, step, kv),
     "silu_mul": lambda op, x, step, kv, st, mode: silu_mul(x[0]),

@@ -13,6 +13,7 @@ namespace hw {
 struct LinearJob {
   WeightView weight;
   QuantRows quant;              // quantised input rows, when a part has a block layout
+  QuantRows rest;               // what their rounding left out, when the product is fine: its product is added to the finished sums
   const float* x = nullptr;     // float input rows, when a part has a float layout
   int64_t x_stride = 0;
   int n = 0;                    // input rows

@@ -190,6 +190,18 @@ void part_range(const Sink& sink, int64_t first, int64_t end, int64_t row, int64
   }
 }
 
+// The product of what the rounding of the activations left out, on top of what stands in `out` already.
+LinearJob rest_of(const LinearJob& job) {
+  LinearJob rest = job;
+  rest.quant = job.rest;
+  rest.bias = nullptr;
+  rest.residual = job.out;
+  rest.residual_stride = job.out_stride;
+  return rest;
+}
+
+bool has_rest(const LinearJob& job, const PartView& part) { return job.rest.q && !kLayouts[part.layout].is_float(); }
+
 template <int ID>
 void gather_block_row(const uint8_t* group, int lane, int64_t cols, float* out) {
   using P = PanelOf<ID>;
@@ -261,7 +273,12 @@ void run_linear_unit(const LinearJob& job, int unit, uint8_t* scratch) {
     const int64_t span = (part.groups() + job.group_step - 1) / job.group_step * job.group_step;
     if (first < span) {
       const int64_t end = first + job.group_step < part.groups() ? first + job.group_step : part.groups();
-      return part_range(Sink{job, part}, first, end, row, row_end, scratch);
+      part_range(Sink{job, part}, first, end, row, row_end, scratch);
+      if (has_rest(job, part)) {
+        const LinearJob rest = rest_of(job);
+        part_range(Sink{rest, part}, first, end, row, row_end, scratch);
+      }
+      return;
     }
     first -= span;
   }
@@ -285,7 +302,13 @@ void run_linear_row(const LinearJob& job, const int32_t* ids, int n_ids, int j) 
       part.rows = kLanes;
       part.first_row = 0;
       part_range(Sink{one, part}, 0, 1, i, i + 1, nullptr);
-      job.out[i * job.out_stride + j] = job.bias ? lanes[lane] + job.bias[ids[j]] : lanes[lane];
+      float value = job.bias ? lanes[lane] + job.bias[ids[j]] : lanes[lane];
+      if (has_rest(job, part)) {
+        one.quant = job.rest;
+        part_range(Sink{one, part}, 0, 1, i, i + 1, nullptr);
+        value = value + lanes[lane];
+      }
+      job.out[i * job.out_stride + j] = value;
     }
     return;
   }

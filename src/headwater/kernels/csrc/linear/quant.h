@@ -27,5 +27,7 @@ struct QuantRows {
 
 // x f32[cols] -> row r of `to`; cols is a multiple of 32.
 HW_DECLARE(void quantise_row(const float* x, QuantRows to, int64_t r))
+// What the rounding of row r of `first` left out of x -> row r of `rest`, quantised in the same way (ADR 006).
+HW_DECLARE(void quantise_rest(const float* x, QuantRows first, QuantRows rest, int64_t r))
 
 }  // namespace hw

@@ -43,13 +43,14 @@ struct Program::Frame {
     float* base = b.per_read ? arena + program.token_floats * run.step.n_tokens : arena;
     return base + b.offset * rows(o.buffer) + o.start;
   }
-  QuantRows quant_rows(int n, int64_t cols) const {
+  QuantRows quant_rows(int n, int64_t cols, int64_t from = 0) const {
     QuantRows q;
-    q.meta = reinterpret_cast<BlockMeta*>(quant);
-    q.q = reinterpret_cast<int8_t*>(quant + n * (cols / 32) * static_cast<int64_t>(sizeof(BlockMeta)));
+    q.meta = reinterpret_cast<BlockMeta*>(quant + from);
+    q.q = reinterpret_cast<int8_t*>(quant + from + n * (cols / 32) * static_cast<int64_t>(sizeof(BlockMeta)));
     q.cols = cols;
     return q;
   }
+  QuantRows rest_rows(int n, int64_t cols) const { return quant_rows(n, cols, (QuantRows::bytes(n, cols) + 63) / 64 * 64); }
 };
 
 void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
@@ -60,7 +61,7 @@ void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
     std::vector<float>().swap(arena_);  // release before growing: never two arenas at once
     arena_.resize(floats + 16);
   }
-  const size_t bytes = static_cast<size_t>(QuantRows::bytes(std::max(n, reads), widest_quant)) + 64;
+  const size_t bytes = static_cast<size_t>(QuantRows::bytes(std::max(n, reads), widest_quant)) * (any_fine ? 2 : 1) + 128;
   if (quant_.size() < bytes) {
     std::vector<uint8_t>().swap(quant_);
     quant_.resize(bytes);
@@ -178,6 +179,11 @@ void Program::execute(Frame& f, const Op& op) {
           quantise_rows(f.pool, x[0], stride[0], n, job.quant);
           f.quant_buffer = op.inputs[0].buffer;
           f.quant_start = op.inputs[0].start;
+        }
+        if (op.fine) {
+          job.rest = f.rest_rows(n, job.weight.cols);
+          const auto quantise = HW_SELECT(quantise_rest);
+          each_row(f.pool, n, job.weight.cols, [&](int r) { quantise(x[0] + r * stride[0], job.quant, job.rest, r); });
         }
       }
       return linear(f.pool, job);
