@@ -12,9 +12,10 @@ MODEL = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .
 JSON = typer.Option(None, "--json", help="Write figures and environment to this file.")
 PEER = typer.Option([], "--peer", help="NAME=PYTHON[,ARG…]: llama-cpp, ik-llama-cpp, transformers, openvino or onnx in an environment of yours.")
 ROUNDS = typer.Option(0, "--rounds", min=0, help="Repeats of every task; 0: each task's own.")
+ONLY = typer.Option([], "--only", help="Only tasks whose name contains this, such as 'prefill'; may be given several times.")
 
 
-def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None, rounds: int) -> None:
+def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None, rounds: int, only: list[str]) -> None:
     from dataclasses import replace
 
     from headwater.bench.install import parse_peer
@@ -22,6 +23,11 @@ def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None
     from headwater.bench.report import Report
     from headwater.bench.tasks import measure
 
+    from headwater.core.errors import UserInputError
+
+    tasks = [t for t in tasks if not only or any(o in t.name for o in only)]
+    if not tasks:
+        raise UserInputError(f"--only {' '.join(only)}: no such task", field="only")
     report = Report(title)
     specs = [ours(model), *(parse_peer(p, model) for p in peer)]
     peers: list[Peer] = []
@@ -37,27 +43,27 @@ def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None
 
 
 @app.command("latency")
-def latency(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS) -> None:
+def latency(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS, only: list[str] = ONLY) -> None:
     """Decode and prefill speed of one stream at several context lengths."""
     from headwater.bench.tasks import LATENCY
 
-    _run("latency", LATENCY, model, peer, json, rounds)
+    _run("latency", LATENCY, model, peer, json, rounds, only)
 
 
 @app.command("throughput")
-def throughput(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS) -> None:
+def throughput(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS, only: list[str] = ONLY) -> None:
     """8 and 16 streams decoding together."""
     from headwater.bench.tasks import THROUGHPUT
 
-    _run("throughput", THROUGHPUT, model, peer, json, rounds)
+    _run("throughput", THROUGHPUT, model, peer, json, rounds, only)
 
 
 @app.command("decisions")
-def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS) -> None:
+def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS, only: list[str] = ONLY) -> None:
     """32 questions of 20 tokens over a state of 2,000 tokens, cold and with the state kept."""
     from headwater.bench.tasks import DECISIONS
 
-    _run("decisions", DECISIONS, model, peer, json, rounds)
+    _run("decisions", DECISIONS, model, peer, json, rounds, only)
 
 
 @app.command("kernels")

@@ -76,7 +76,8 @@ def fuse_residuals(program: Program) -> list[Op]:
             at = made_at[product.buffer]
             source = program.ops[at]
             whole = product.start == 0 and product.dim == program.dims[product.buffer]
-            if source.kind in SINGLE_USE_OUTPUTS and not source.attrs["fine"] and whole and uses[product.buffer] == 1 and at not in taken and made_at[other.buffer] < at:
+            mine = source.kind in SINGLE_USE_OUTPUTS and whole and uses[product.buffer] == 1 and at not in taken
+            if mine and not source.attrs["fine"] and made_at[other.buffer] < at:
                 taken[at] = Op("linear", (*source.inputs, other), op.output, source.attrs)
                 dropped.add(i)
                 break
