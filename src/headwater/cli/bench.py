@@ -22,7 +22,6 @@ def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None
     from headwater.bench.peer import Peer, ours
     from headwater.bench.report import Report
     from headwater.bench.tasks import measure
-
     from headwater.core.errors import UserInputError
 
     tasks = [t for t in tasks if not only or any(o in t.name for o in only)]
