@@ -215,3 +215,52 @@ def _show(report: Any, json: Path | None, baseline: str | None) -> None:
     report.print(baseline=baseline)
     if json:
         report.save(json)
+
+
+@app.command("peers")
+def peers(
+    folder: Path = typer.Option(..., help="Where environments of peers are made and kept."),
+    names: list[str] = typer.Option([], "--peer", help="Only these (default: all that are known)."),
+    model: str = MODEL,
+    json: Path = JSON,
+    rounds: int = ROUNDS,
+    only: list[str] = ONLY,
+) -> None:
+    """Install every peer into an environment of its own (once; long) and run all tasks alternately; what cannot run says why."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from headwater.bench.install import PEERS, prepare
+    from headwater.bench.peer import Peer, PeerSpec, ours
+    from headwater.bench.report import Report
+    from headwater.bench.tasks import DECISIONS, LATENCY, THROUGHPUT, measure
+    from headwater.core.errors import HeadwaterError, UserInputError
+
+    console = Console(stderr=True)
+    unknown = [n for n in names if n not in PEERS]
+    if unknown:
+        raise UserInputError(f"--peer {unknown[0]}: no such peer; known: {', '.join(PEERS)}", field="peer")
+    specs: list[PeerSpec] = [ours(model)]
+    for name in names or PEERS:
+        console.print(f"{name}: preparing …")
+        try:
+            specs += prepare(name, folder, model)
+        except HeadwaterError as e:
+            console.print(f"[red]left out:[/] {e}")
+    running: list[Peer] = []
+    report = Report("peers")
+    try:
+        for spec in specs:
+            try:
+                running.append(Peer(spec))
+            except HeadwaterError as e:
+                console.print(f"[red]left out:[/] {e}")
+        tasks = [t for t in (*LATENCY, *THROUGHPUT, *DECISIONS) if not only or any(o in t.name for o in only)]
+        measure(report, running, [replace(t, rounds=rounds or t.rounds) for t in tasks])
+    finally:
+        for p in running:
+            p.close()
+    report.print(baseline="headwater")
+    if json:
+        report.save(json)
