@@ -42,8 +42,10 @@ PEERS = {
     "openvino": Known(
         "run_openvino.py", "folder",
         (("torch==2.13.0",), ("openvino-genai==2026.4.1.0", "optimum-intel==2.2.0", "nncf==3.4.0", "gguf", "accelerate")),
-        export=("optimum-cli", "export", "openvino", "-m", "{hf}", "--task", "text-generation-with-past", "--weight-format", "int4", "--group-size", "64",
-                "{out}"),
+        export=(
+            "optimum-cli", "export", "openvino", "-m", "{hf}", "--task", "text-generation-with-past", "--weight-format", "int4", "--group-size", "64",
+            "{out}",
+        ),
     ),
     "onnx": Known(
         "run_onnx.py", "folder", (("torch==2.13.0",), ("onnxruntime-genai", "onnx", "onnx-ir", "transformers", "gguf", "accelerate", "numpy")),
