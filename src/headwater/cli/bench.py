@@ -264,3 +264,32 @@ def peers(
     report.print(baseline="headwater")
     if json:
         report.save(json)
+
+
+@app.command("decide-load")
+def decide_load(
+    model: str = MODEL,
+    clients: int = typer.Option(16, min=1, help="Closed-loop clients."),
+    questions: int = typer.Option(8, min=1, help="Questions per request."),
+    requests: int = typer.Option(6, min=1, help="Requests per client."),
+    state: int = typer.Option(1000, min=1, help="Tokens of the shared state."),
+    chats: int = typer.Option(2, min=0, help="Chat streams that run beside."),
+    json: Path = JSON,
+) -> None:
+    """Latency of decisions under load beside running chats, against one request of all clients' questions alone."""
+    import asyncio
+    from json import dumps
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from headwater.bench.decide_load import run
+    from headwater.bench.report import environment
+
+    result = asyncio.run(run(model, clients, questions, requests, state, chats))
+    table = Table("measure", "value", title=f"{clients} clients of {questions} questions over {state:,} tokens")
+    for name, value in result.items():
+        table.add_row(name, f"{value:.4g}")
+    Console().print(table)
+    if json:
+        json.write_text(dumps({"environment": environment(), "figures": result}, indent=1) + "\n", "utf-8")
