@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -188,25 +189,24 @@ def heading_and_list(brief: Brief) -> Iterator[Finding]:
 @check(47)
 def group_and_list(brief: Brief) -> Iterator[Finding]:
     """A sub-heading such as `directly involved (8)` stands above that many identifiers."""
-    groups: dict[tuple[str, int], list[Item]] = {}
-    for item in brief.of("citable"):
-        if item.group:
-            groups.setdefault((item.group, item.line), []).append(item)
-    for (group, line), items in groups.items():
+    entries = brief.of("citable")
+    starts = [n for n, i in enumerate(entries) if i.group and (n == 0 or entries[n - 1].group != i.group)]
+    for start in starts:
+        group = entries[start].group
+        items = list(itertools.takewhile(lambda i: i.group == group, entries[start:]))
         inside = re.search(
             rf"[（(]\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|ids?\b|works?\b|papers?\b|entries\b)?\s*[）)]", group, re.IGNORECASE
         )
-        if inside:
-            stated = counts_of(rf"(?P<n>{NUMBER})", inside["n"])[0].value
-            here = [i for i in items if i.ids]
-            if here and stated != len(here) and (len(items) > 1 or len({i.line for i in items}) == 1):
-                yield Finding(
-                    47,
-                    Place(line, inside[0]),
-                    f"{inside[0]} is stated, the list has {len(here)} identifiers",
-                    str(len(here)),
-                    tuple(i.place for i in here[:12]),
-                )
+        here = [i for i in items if i.ids]
+        if inside and here and counts_of(rf"(?P<n>{NUMBER})", inside["n"])[0].value != len(here):
+            above = (n for n in range(items[0].line, 0, -1) if inside[0] in brief.lines[n - 1])
+            yield Finding(
+                47,
+                Place(next(above, items[0].line), inside[0]),
+                f"{inside[0]} is stated, the list has {len(here)} identifiers",
+                str(len(here)),
+                tuple(i.place for i in here[:12]),
+            )
 
 
 @check(47)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headwater.ledger import facts
+from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief
 from headwater.ledger.lint.finding import Finding, Place
 from headwater.ledger.lint.names import name_key
@@ -133,6 +134,11 @@ def one_title_per_work(brief: Brief) -> Iterator[Finding]:
                 break
 
 
+def _declared(brief: Brief, *pieces: str) -> bool:
+    """The brief itself lists this among its contradictions, with what to do about it: it is reported, not overlooked."""
+    return any(all(p in i.text for p in pieces) and words.TASK.search(i.text) for i in brief.of("contradiction"))
+
+
 @check(21)
 def two_cards_one_work(brief: Brief) -> Iterator[Finding]:
     """Two card numbers for one identifier."""
@@ -148,6 +154,8 @@ def two_cards_one_work(brief: Brief) -> Iterator[Finding]:
             elif first[number][0] != m["card"] and (number, m["card"]) not in told:
                 told.add((number, m["card"]))
                 card, at, span = first[number]
+                if _declared(brief, card, m["card"], number):
+                    continue
                 yield Finding(
                     21,
                     Place(line, m[0]),
@@ -201,6 +209,8 @@ def one_short_name_two_works(brief: Brief) -> Iterator[Finding]:
         if len(key) < 3 or " " in name or not (name.isupper() or re.search(r"[a-z][A-Z]|\d", name)):
             continue
         if key in owner and owner[key] != number and _both_titled(brief, number, owner[key], name):
+            if _declared(brief, name, number, owner[key]):
+                continue
             line = next(n for n, v, _, _ in brief.ids if v == number)
             at = next(n for n, v, _, _ in brief.ids if v == owner[key])
             yield Finding(

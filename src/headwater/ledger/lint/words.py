@@ -107,6 +107,7 @@ LABEL_WORDS: tuple[tuple[str, str], ...] = (
         "boundary",
         r"证据边界(?:\s*[（(][^）)]*[）)])?|边界|局限|evidence boundary(?:\s*\([^)]*\))?|boundary|limits?|caveats?|limitations?",
     ),
+    ("missing", r"缺失证据|缺失项|缺失指标|缺证据|missing(?: evidence| metrics| numbers)?|not reported"),
     ("status", r"状态|status|state|disposition"),
     ("verdict", r"(?:[\w-]+\s*)?(?:判断|评语|裁定)|critic'?s verdict|verdict"),
     ("purpose", r"用途|purpose"),
@@ -267,6 +268,11 @@ MISSING_NUMBERS = rx(
     r"(?:未|没有?|无)(?:见|给出|报告|披露|提供|列)?[^，。；;]{0,10}(?:数字|数据|量化|指标|benchmark|基准|倍数)|无量化|"
     r"数字(?:缺失|未)|no (?:numbers?|figures?|quantit\w+|measurements?|benchmarks?|metrics?)|not (?:quantified|measured)|"
     r"without (?:a |one |any )?(?:number|figure|quantit|measurement)|unquantified|qualitative only"
+)
+
+TASK = rx(
+    r"→|=>|需|应|建议|待|值得|任务|补证|读正文|核实|核查|复核|实测|测试|抽取|跟进|排队|should|need|must|task|todo|to do|read "
+    r"the|verify|check|measure|test|follow[- ]?up|action|next|queue|ask|request|extract|schedule"
 )
 
 FOOTER = rx(
