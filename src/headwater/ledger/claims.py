@@ -13,7 +13,7 @@ from headwater.ledger import experiments
 from headwater.ledger.digest.gaps import boundary_sentence
 from headwater.ledger.digest.identity import view_work
 from headwater.ledger.evidence import level_of, opening
-from headwater.ledger.records import Amount, Binding, Claim, Prediction, Reading, Run, Setting, fingerprint
+from headwater.ledger.records import Amount, Binding, Claim, Prediction, Reading, Run, Setting, Work, fingerprint
 from headwater.ledger.store import Ledger
 from headwater.ledger.verdict import required_companions, rule
 from headwater.ledger.vocabulary import LEVELS, ORIGINS, word
@@ -110,8 +110,9 @@ def add_claim(
     origin: str = "author",
     setting: dict[str, str] | None = None,
     boundary: str = "",
+    title: str = "",
 ) -> Claim:
-    """Enter a claim by hand, with the reading it rests on.
+    """Enter a claim by hand, with the reading it rests on. title: the work's, as it will be shown.
 
     Raises:
         UserInputError: an unknown origin or setting field, an empty statement or quote, a level outside 0..5.
@@ -142,7 +143,8 @@ def add_claim(
         origin=origin,
         boundary=boundary,
     )
-    ledger.append([claim, opening(claim, level, by, quote)])
+    titled = [Work(id=fingerprint("work", work, by, title), at=at, by=by, key=work, title=title)] if title else []
+    ledger.append([*titled, claim, opening(claim, level, by, quote)])
     return claim
 
 
