@@ -94,7 +94,8 @@ def _exactness(bench: _Bench, long: list[int], asked: list[list[int]]) -> dict[s
                     compared += 1
                     if forked[i].tobytes() != linear[i].tobytes():
                         violations += 1
-                        example = example or f"state of {length} tokens, {count} questions, no. {i}: {forked[i].tolist()} against {linear[i].tolist()}"
+                        both = f"{forked[i].tolist()} against {linear[i].tolist()}"
+                        example = example or f"state of {length} tokens, {count} questions, no. {i}: {both}"
             greedy = SamplingParams(temperature=0.0, max_tokens=12, logprobs=0)
             a = state.generate(greedy, asked[0]).choices[0]
             b = bench.offline.run([GenerateRequest(long[:length] + asked[0], greedy, cache_salt=bench.salt())])[0].choices[0]
@@ -145,7 +146,8 @@ def _quality(bench: _Bench, state_ids: list[int]) -> dict[str, float]:
     confidence, right = np.maximum(yes, 1 - yes), (yes > 0.5) == np.array(gold)
     bins = np.clip(((confidence - 0.5) * 10).astype(int), 0, 4)
     error = sum(abs(confidence[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in set(bins.tolist()))
-    return {"accuracy": float(right.mean()), "calibration_error": round(float(error), 4), "order_invariance": float(((yes > 0.5) == (other > 0.5)).mean())}
+    kept = float(((yes > 0.5) == (other > 0.5)).mean())
+    return {"accuracy": float(right.mean()), "calibration_error": round(float(error), 4), "order_invariance": kept}
 
 
 def run(setting: dict[str, str]) -> dict[str, Any]:

@@ -17,7 +17,10 @@ from headwater.ledger.lint.registry import check
 _NOUNS: dict[str, tuple[str, str]] = {
     "main": (r"(?:主(?:要)?增量|main (?:increments?|items?|entries)\b)", r"(?:主增量|增量条数|增量总数|main increments?)"),
     "net_new": (r"(?:NET-?\s?new\b(?!\s*(?:arxiv|ids?\b|papers?))|净新增(?!\s*arXiv))", r"NET-?\s?new"),
-    "adjacent": (r"(?:邻接(?!入库|备料|接入)(?:预备|条目|项)?|adjacent\b(?! (?:intake|with|cards?)))", r"邻接(?:预备|条目|项)"),
+    "adjacent": (
+        r"(?:相邻(?:条目|项)|邻接(?!入库|备料|接入)(?:预备|条目|项)?|adjacent\b(?! (?:intake|with|cards?)))",
+        r"(?:邻接(?:预备|条目|项)|相邻(?:条目|项)?)",
+    ),
     "stored": (r"(?:paper[_ ]card\s*)?(?:邻接入库|adjacent intakes?)", r"(?:邻接入库|adjacent intakes?)"),
     "listed": (r"(?:增量|increments?\b)", r"(?!)"),
     "ids": (
@@ -191,9 +194,9 @@ def group_and_list(brief: Brief) -> Iterator[Finding]:
     """A sub-heading such as `directly involved (8)` stands above that many identifiers."""
     entries = brief.of("citable")
     starts = [n for n, i in enumerate(entries) if i.group and (n == 0 or entries[n - 1].group != i.group)]
-    for start in starts:
+    for start, stop in itertools.pairwise([*starts, len(entries)]):
         group = entries[start].group
-        items = list(itertools.takewhile(lambda i: i.group == group, entries[start:]))
+        items = [i for i in entries[start:stop] if i.group == group]
         inside = re.search(
             rf"[（(]\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|ids?\b|works?\b|papers?\b|entries\b)?\s*[）)]", group, re.IGNORECASE
         )

@@ -15,6 +15,7 @@ from headwater.ledger.lint.registry import check
 from headwater.ledger.parse.ids import find_ids
 
 _ANY_ID = re.compile(r"(?:arxiv\s*[:：]\s*|arxiv\.org/(?:abs|pdf|html)/)(?P<id>\d{4}\.\d{3,6})(?:v\d+)?(?![\d])", re.IGNORECASE)
+_BRACKETED = re.compile(r"(?:[（(]\s*|^\s*[-*•]\s+)(?P<id>(?:0[7-9]|[12]\d)\d\d\.\d{5})(?=\s*(?:[)）,，]|v\d|[—–:：]))")
 _CARD = re.compile(r"(?<![\w-])(?P<card>\d{1,6})-(?P<id>\d{4}-\d{4,5})(?![\w-])", re.ASCII)
 _TITLE_AFTER = re.compile(
     r"(?:arXiv\s*[:：]\s*)?(?P<id>\d{4}\.\d{4,5})(?:v\d+)?\s*(?:—|–|-{1,2}|：|:)\s*(?P<title>[A-Z][^（(。；;|\n]{8,160})"
@@ -28,12 +29,12 @@ _TITLE_BEFORE = re.compile(
 def identifier_form(brief: Brief) -> Iterator[Finding]:
     """Month 01-12, five digits since 2015, four before."""
     for line, text in brief.text_lines():
-        for m in _ANY_ID.finditer(text):
+        for m in (*_ANY_ID.finditer(text), *_BRACKETED.finditer(text)):
             head, tail = m["id"].split(".")
             month = int(head[2:])
             if not 1 <= month <= 12:
                 yield Finding(
-                    13, Place(line, m[0]), f"{m['id']}: month {head[2:]} does not exist", "yymm.number with a month from 01 to 12"
+                    13, Place(line, m[0].strip("（(,，)） ")), f"{m['id']}: month {head[2:]} does not exist", "yymm.number with a month from 01 to 12"
                 )
             elif len(tail) != (5 if int(head) >= 1501 else 4):
                 yield Finding(
@@ -230,7 +231,7 @@ def _both_titled(brief: Brief, a: str, b: str, name: str) -> bool:
         return any(
             re.search(
                 rf"{re.escape(number)}(?:v\d+)?\s*[—–:：-]+\s*{re.escape(name)}\b|"
-                rf"\b{re.escape(name)}\s*[:：][^。；;]*[（(]\s*(?:arXiv:)?{re.escape(number)}",
+                rf"\b{re.escape(name)}\s*(?:[:：][^。；;]*)?[（(]\s*(?:arXiv:)?{re.escape(number)}",
                 t,
             )
             for t in brief.lines

@@ -67,7 +67,7 @@ SECTION_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"headline items|main entries|new entries"
         ),
     ),
-    ("status", rx(r"^状态$|^概况$|^状态概览$|^status$|^at a glance$|^overview$|^status overview$")),
+    ("status", rx(r"^(?:本轮|本批|今日|今晚|本日)?(?:状态|概况)$|^状态概览$|^status$|^at a glance$|^overview$|^status overview$")),
 )
 CANONICAL_TITLE = {
     "not_included": "source totals (checked / not included)",
@@ -178,6 +178,7 @@ CODE_DOUBT = rx(
     r"no (?:public |known |named )?(?:code|repository|repo)\b|(?:repository|repo|code)(?: name| link| location| url)? (?:is |"
     r"was |has )?(?:not|never|un|still un)\s?-?(?:been )?(?:named|found|given|linked|released|available|verified|stated|public|"
     r"located|published)|"
+    r"(?:code|repository|repo) (?:was |is |has been )?(?:announced|promised),? (?:but )?not (?:yet )?(?:public|released|available|out)|"
     r"without (?:a |any )?(?:link to )?(?:a )?(?:code|repository|repo)\b|could not find (?:the |a |any )?(?:code|repo)|"
     r"(?:names?|gives?|links?) no (?:code|repository|repo)"
 )
@@ -229,12 +230,15 @@ SAME_ORIGIN = rx(
     r"同源|同一(?:来源|出处|源头|篇|份|条|家)|转述自|转载自|均(?:指向|出自|引自|转自|来自)同|复述|same (?:origin|source|press "
     r"release|post|article)|both (?:cite|quote|retell|repeat|derive|trace back)|retell|syndicated|one origin|trace[sd]? back to "
     r"(?:one|the same)|"
+    r"(?:posts?|notes?|articles?|blogs?|digests?|outlets?) (?:all |merely |only )?(?:repeat|quote|copy|echo)\b|"
     r"all (?:cite|quote|retell|repeat) the same"
 )
 CONFIRM = rx(
     r"(?:双重|双向|双方|双|三重|多重|多方|独立|两方|交叉|互相|相互|两份材料|两家)\s*(?:确认|验证|印证|佐证|证实|背书|互证)|互证|"
     r"(?:confirmed|verified|validated|corroborated) (?:twice|independently|by (?:both|two|three|multiple|several|independent))|"
-    r"(?:double|doubly|independent(?:ly)?|mutual(?:ly)?|cross)[- ]?(?:confirm|verif|validat|corroborat)\w*|both (?:papers |"
+    r"(?:double|doubly|independent(?:ly)?|mutual(?:ly)?|cross)[- ]?(?:confirm|verif|"
+    r"validat|corroborat)\w*|\bconfirm(?:s|ed)? (?:each other|one another)|"
+    r"both (?:papers |"
     r"works |sources |teams |systems |reports )?(?:confirm|corroborate|verify|validate|agree)|corroborat\w+ each other|"
     r"(?:two|three|several|multiple) independent (?:sources|confirmations|teams|reports)"
 )
@@ -276,7 +280,7 @@ TASK = rx(
 )
 
 FOOTER = rx(
-    r"(?:\d+|[一二三四五六七八九十]+)\+?\s*(?:个|份|件)?\s*(?:来源|sources?\b)|仅?只?写(?:此|本)?一?(?:个)?文件|未(?:改动|联网|"
+    r"(?:\d+|[一二三四五六七八九十]+)\+?\s*(?:个|份|件)?\s*(?:来源|sources?\b)|来源\s*[:：]?\s*\d+\s*(?:个|份|件)|仅?只?写(?:此|本)?一?(?:个)?文件|未(?:改动|联网|"
     r"修改)|only this file|nothing else (?:was )?(?:written|changed)|no network|untouched|"
     r"not (?:changed|touched)"
 )
