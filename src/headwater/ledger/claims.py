@@ -263,6 +263,21 @@ def verify(ledger: Ledger, claim: Claim, folder: Path, *, at: str, by: str) -> R
     return run
 
 
+def _measured(outcome: dict[str, Any]) -> list[str]:
+    """Lines of a run's number and of its companions, the environment and raw series left out."""
+    out = []
+    if outcome.get("value") is not None:
+        low, high = outcome.get("interval") or (None, None)
+        interval = f" [{low:g}, {high:g}]" if low is not None and high is not None else ""
+        out.append(f"{outcome.get('metric') or 'value'} {outcome['value']:g}{interval}, n = {outcome.get('n')}")
+    for name, value in (outcome.get("companions") or {}).items():
+        if name in {"environment", "seconds"}:
+            continue
+        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        out.append(f"{name.replace('_', ' ')}: {shown}")
+    return [*out, *([f"note: {outcome['note']}"] if outcome.get("note") else [])]
+
+
 def claims_page(views: list[ClaimView], language: str = "en") -> str:
     """`docs/claims.md`: bound claims with level, boundary, prediction, latest verdict and the command that repeats it."""
     out = [
@@ -280,11 +295,10 @@ def claims_page(views: list[ClaimView], language: str = "en") -> str:
         out.append(f"- setting: {setting or 'not stated'}")
         if v.prediction:
             p = v.prediction
-            said = (
-                "exact"
-                if p.exactness
-                else f"direction {p.direction:+d}" + (f", magnitude {p.magnitude:g} ± {p.tolerance:.0%}" if p.magnitude is not None else "")
-            )
+            parts = ["exact"] if p.exactness else []
+            if p.direction or p.magnitude is not None or not parts:
+                parts.append(f"direction {p.direction:+d}" + (f", magnitude {p.magnitude:g} ± {p.tolerance:.0%}" if p.magnitude is not None else ""))
+            said = ", ".join(parts)
             out.append(f"- prediction `{p.id[:12]}` (frozen {p.at[:10]}): {said}")
         if v.binding and not v.binding.experiment:
             out.append(f"- missing here: {', '.join(v.binding.missing)}")
@@ -292,6 +306,7 @@ def claims_page(views: list[ClaimView], language: str = "en") -> str:
         out.append(f"- verdict: **{v.verdict}{mark}**" + (f" ({v.runs[-1].verdict_kind}, {v.runs[-1].at[:10]})" if v.runs else ""))
         for r in v.runs[-1:]:
             out += [f"  - {text}" for text in (*r.reasons, *r.differs)]
+            out += [f"  - {text}" for text in _measured(r.outcome)]
             out.append(
                 f"  - run with {r.environment.get('cpu', '?')}, {r.environment.get('cores', '?')} cores, "
                 f"headwater {r.environment.get('headwater', '?')}"
