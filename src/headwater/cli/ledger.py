@@ -87,7 +87,9 @@ def _instance_beside(folders: list[Path]) -> Path | None:
 def ingest(
     folders: list[Path] = typer.Argument(..., help="Folders or files: notes, feeds, BibTeX, cards, queues, briefs, the document."),
     home: Path = LEDGER,
-    instance: Path | None = typer.Option(None, help="Make the ledger from this ledger.toml if it does not exist yet (default: the one in or above FOLDERS)."),
+    instance: Path | None = typer.Option(
+        None, help="Make the ledger from this ledger.toml if it does not exist yet (default: the one in or above FOLDERS)."
+    ),
     now: str | None = NOW,
     quiet: bool = typer.Option(False, "--quiet", "-q"),
 ) -> None:
@@ -211,7 +213,7 @@ def html(out: Path = typer.Argument(..., help="File to write."), home: Path = LE
 
     ledger, config = open_ledger(home, read_only=True)
     try:
-        page = open(out, "w", encoding="utf-8")
+        page = out.open("w", encoding="utf-8")
     except OSError as e:
         raise UserInputError(f"out: {out} cannot be written ({e.strerror or e})", "out") from None
     with ledger, page as f:

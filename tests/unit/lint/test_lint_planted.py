@@ -14,7 +14,7 @@ from headwater.ledger.lint.registry import all_checks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from harmless import HARMLESS
-from heldout import HELD_OUT
+from heldout import HELD_OUT, THIRD
 from planted import PLANTED
 
 BRIEFS, HELD = Path(__file__).parent / "briefs", Path(__file__).parent / "heldout"
@@ -49,7 +49,7 @@ def test_a_held_out_clean_brief_is_silent(name: str) -> None:
     assert [(f.rule, f.place) for f in lint_text((HELD / name).read_text("utf-8"))] == []
 
 
-@pytest.mark.parametrize(("name", "base", "old", "new", "rule", "piece"), HELD_OUT, ids=[f"{p[4]}: {p[0]}" for p in HELD_OUT])
+@pytest.mark.parametrize(("name", "base", "old", "new", "rule", "piece"), HELD_OUT + THIRD, ids=[f"{p[4]}: {p[0]}" for p in HELD_OUT + THIRD])
 def test_a_held_out_defect_is_found_and_quoted(name: str, base: str, old: str, new: str, rule: int, piece: str) -> None:
     clean = (HELD / base).read_text("utf-8")
     assert old in clean, name

@@ -33,7 +33,7 @@ _BOLD_ITEM = re.compile(r"^(?:\*\*|__)(?P<no>\d{1,2})[.、)）]\s*(?P<title>.+?)
 _GROUP_LINE = re.compile(r"^(?![\s•●▪*+|#>-])[^。；;|]{2,60}[（(]\s*\w+\s*(?:个|条|篇)?\s*[)）]\s*[:：]?\s*$")
 _SPLIT_TITLE = re.compile(r"[：:]|——|\s[—–]\s|\s-\s")
 _GENERATED = re.compile(
-    r"(?:生成(?:时间|于)?|generated(?: at| on)?|written at|compiled(?: at)?)\s*[：:]?\s*(?P<d>20\d\d-\d\d-\d\d)", re.IGNORECASE
+    r"(?:生成(?:时间|于)?|generated(?: at| on)?|written at|compiled(?: at)?)[*_\s]*[：:]?[*_\s]*(?P<d>20\d\d-\d\d-\d\d)", re.IGNORECASE
 )
 
 

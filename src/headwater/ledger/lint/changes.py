@@ -31,6 +31,10 @@ _CHANGE = words.rx(
 )
 
 
+# without units only what moves is a change; versions and dates are not
+_MOVES = words.rx(r"[降减缩提增涨]|升(?!级)|falls?|fell|drops?|dropped|rises?|rose|reduced|cut|lowered|raised|improves?|grows?|grew|shrinks?")
+
+
 def _number(text: str) -> float:
     return float(text.replace(",", ""))
 
@@ -71,7 +75,8 @@ def change_follows_from_its_values(brief: Brief) -> Iterator[Finding]:
         for _, sentence in sentences(text):
             for m in _FROM_TO.finditer(sentence):
                 units = {u for u in (m["ua"] or m["ua2"] or m["ua3"], m["ub"] or m["ub2"] or m["ub3"]) if u}
-                found = _wrong(m, sentence[m.end() :]) if len(units) == 1 else None
+                bare = not units and _MOVES.search(m[0] + sentence[max(0, m.start() - 14) : m.start()])
+                found = _wrong(m, sentence[m.end() :]) if len(units) == 1 or bare else None
                 if found:
                     stated, right = found
                     yield Finding(29, Place(line, stated), f'"{m[0].strip()}" is a change of {right}, {stated} is stated', right)

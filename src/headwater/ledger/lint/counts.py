@@ -43,7 +43,7 @@ _DAYS = words.rx(r"^\s*(?:days?|hours?|weeks?|months?|years?|minutes?|pages?|nig
 def _stated(kind: str, text: str) -> list[Count]:
     after, before = _NOUNS[kind]
     unit = rf"(?:{CLASSIFIER}|items?\b|papers?\b|works?\b|entries\b)"
-    behind = counts_of(rf"{before}\s*(?:[：:]\s*(?P<n>{NUMBER})(?!\s*[-./:])|(?P<n2>{NUMBER})\s*{unit})", text)
+    behind = counts_of(rf"{before}\s*(?:共|合计|总计|一共|总共)?\s*(?:[：:]\s*(?P<n>{NUMBER})(?!\s*[-./:])|(?P<n2>{NUMBER})\s*{unit})", text)
     return counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}?\s*{after}", text) + behind
 
 

@@ -64,7 +64,7 @@ _WINDOW = re.compile(
 )
 _LENGTH = re.compile(r"(?:约|about|~|approx\.?)?\s*(?P<n>\d{1,4})\s*(?P<u>h\b|hours?|小时|天|日|days?)", re.IGNORECASE)
 _GENERATED = re.compile(
-    r"(?:生成时间|生成于|generated(?: at| on)?|written at|compiled at)\s*[：:]?\s*(?P<d>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)",
+    r"(?:生成时间|生成于|generated(?: at| on)?|written at|compiled at)[*_\s]*[：:]?[*_\s]*(?P<d>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)",
     re.IGNORECASE,
 )
 _FUTURE_OK = words.rx(r"将|预计|计划|截止|deadline|will|planned|expected|upcoming|forthcoming|due|scheduled|拟|待")

@@ -132,7 +132,7 @@ _RAISED = words.rx(
 )
 _BY_RETELLING = words.rx(
     r"转述|转载|转引|复述|多(?:份|篇|家|处|次)(?:材料|报道|简报)?(?:提及|提到|转述|引用|报道)|(?:[两二三四五六七八2-9]|"
-    r"多)\s*(?:份|篇|家|条)\s*(?:材料|简报|摘要|报道|来源|转述|博文)|入库|建卡|存卡|论文卡|卡片|被引|引用数|翻译|译文|"
+    r"多)\s*(?:份|篇|家|条)\s*(?:材料|简报|摘要|报道|来源|转述|博文|笔记|帖子|文章|推文)|入库|建卡|存卡|论文卡|卡片|被引|引用数|翻译|译文|"
     r"retell|retold|repeat|digests?|mentions?|mentioned|several (?:notes|briefs|posts)|(?:two|three|four|five|\d+) (?:notes|"
     r"briefs|posts|digests|blogs|articles|sources)|card|stored|citations?|cited|translat"
 )

@@ -65,7 +65,7 @@ def announced_works(brief: Brief) -> Iterator[Finding]:
                 )
 
 
-_AGED = re.compile(r"(?P<who>[A-Za-z][\w/.-]*)\s*(?::|：)?\s*\d{1,3}\s*(?:天|days?)(?:未更新)?", re.IGNORECASE)
+_AGED = re.compile(r"(?P<who>[A-Za-z\u4e00-\u9fff][A-Za-z0-9_\u4e00-\u9fff/.-]*)\s*(?::|：)?\s*\d{1,3}\s*(?:天|days?)(?:未更新)?", re.IGNORECASE)
 _QUEUE = re.compile(
     rf"(?<![\d:.-])(?P<n>{NUMBER})\s*(?:个|份|篇)?\s*(?:documents?|topics?|文档|主题)?[^：:（(。；;、，,\d\n]{{0,16}}"
     r"[：:（(](?P<list>[^）)。；;\n]{5,300})",

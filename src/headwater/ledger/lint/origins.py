@@ -21,7 +21,7 @@ _KEYED = ("title", "points", "relation", "grade", "status", "")
 
 def _asserted(sentence: str, m: re.Match[str]) -> bool:
     """Neither negated, nor asked for, nor quoted as somebody else's reading."""
-    near = sentence[max(0, m.start() - 14) : m.start()]
+    near = re.split(r"[，,、]", sentence[max(0, m.start() - 14) : m.start()])[-1]
     return not (
         words.NEGATION.search(near)
         or _PROSPECT.search(near)

@@ -229,6 +229,18 @@ def summary_and_item(brief: Brief) -> Iterator[Finding]:
                 )
 
 
+@check(49)
+def new_and_anchored(brief: Brief) -> Iterator[Finding]:
+    """An increment's status says NET-new, a sentence of its own says that the document already has it."""
+    for item in brief.of("increment"):
+        status = next((p for p in item.get("status") if (word := _state_word(p.text)) and word[0] == "new"), None)
+        for line in range(item.line, item.end_line + 1) if status else ():
+            for s in _states_of_line(brief, line, brief.lines[line - 1]):
+                if status and s.state == "anchored" and s.key in item.name_keys and line != status.line:
+                    told = f'{brief.subject(item)} is "{status.text[:30]}" in line {status.line}, here it is anchored'
+                    yield Finding(49, s.place, told, "one state per work", (status.place(),))
+
+
 def _state_word(text: str) -> tuple[str, str] | None:
     """(state, words) when a text names exactly one of NET-new, anchored, pending."""
     found = [(s, m[0]) for s, p in (("new", words.NET_NEW), ("anchored", words.ANCHORED), ("pending", words.PENDING)) if (m := p.search(text))]

@@ -100,10 +100,17 @@ def bracket_adds_up(brief: Brief) -> Iterator[Finding]:
                 )
 
 
+_SOURCE_ROW = re.compile(r"^\s{0,3}(?:[-*•✅|]|\d{1,2}[.)、])\s*(?P<p>(?:[\w.@-]+/)*[\w.@-]+\.(?:md|txt|xml|html?|json|bib))\b", re.ASCII)
+
+
 def source_counts(brief: Brief) -> set[int]:
     """Every number of sources that the lists support."""
     inc = {s.key for s in brief.sources.marked("included")}
     exc = {s.key for s in brief.sources.marked("not_included")}
+    if not inc and not exc:
+        listed = [t for s in brief.parsed.sections if s.kind == "source" for t in brief.lines[s.line : s.end_line]]
+        rows = [m["p"].lower() for m in map(_SOURCE_ROW.match, listed) if m]
+        return {len(rows), len(set(rows))}
     return {len(inc), len(inc | exc), len(inc) + len(exc)}
 
 

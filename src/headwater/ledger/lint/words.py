@@ -218,7 +218,8 @@ ABSTRACT_LEVEL = rx(
 BODY_LEVEL = rx(
     r"(?:正文|全文)(?:已|均已|都已)?(?:核查|核对|核实|核验|通读|精读|细读|阅读|读完|读过|查证|已读|已核)|(?:核查|核对|核实|通读|精读|细读|读完|读过|已读|读了)(?:了|过)?(?:其)?(?:正文|全文)|"
     r"full[- ]texts? (?:was |were |has been |have been )?(?:read|checked|verified|reviewed)|(?:read|checked|reviewed|verified) "
-    r"(?:in full|the (?:full (?:text|paper)|body|whole paper))|body[- ]?(?:was )?(?:checked|read|verified)|full[- ]text "
+    r"(?:in full|the (?:full (?:text|paper)|body|whole paper))|body[- ]?(?:was )?(?:checked|read|verified)|"
+    r"(?:whole|entire|full) (?:paper|pdf|article) (?:was |has been )?(?:read|checked)|full[- ]text "
     r"(?:check|reading|review)|read end to end"
 )
 PROVEN = rx(
