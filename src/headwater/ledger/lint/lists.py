@@ -89,9 +89,9 @@ def documents_with_ages(brief: Brief) -> Iterator[Finding]:
                 yield Finding(47, Place(line, m[0].strip()), f"{total} are announced, {max(counts)} are named", str(max(counts)))
 
 
-_ZH_WHOLE = re.compile(rf"(?P<n>{NUMBER})\s*(?P<c>{CLASSIFIER})[^，,。；;]{{0,6}}[，,]\s*其中(?P<rest>[^。；;\n]+)")
+_ZH_WHOLE = re.compile(rf"(?P<n>{NUMBER})\s*(?P<c>{CLASSIFIER})[^，,。；;]{{0,6}}[，,]\s*其中(?P<rest>[^。；;\n]{{1,200}})")
 _EN_WHOLE = re.compile(
-    rf"(?P<a>{NUMBER}) of (?:the |these |our )?(?P<n>{NUMBER}) (?P<noun>[a-z]+)\b[^.;\n]*?,\s*(?:and |while )?"
+    rf"(?P<a>{NUMBER}) of (?:the |these |our )?(?P<n>{NUMBER}) (?P<noun>[a-z]+)\b[^.;\n]{{0,160}}?,\s*(?:and |while )?"
     rf"(?P<b>{NUMBER})\s+(?:were|are|had|have|failed|came)\b",
     re.IGNORECASE,
 )
