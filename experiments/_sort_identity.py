@@ -24,4 +24,5 @@ for _ in range(ROUNDS):
         example = example or str(table[:5])
 companions = {"baseline_name": "sorted", "baseline_version": "standard library", "baseline_flags": "key", "baseline_generation": "current",
               "quality_cost": 0, "ablation": "one mechanism only"}
-print(json.dumps({"n": ROUNDS, "seed": SEED, "exactness": {"compared": ROUNDS, "violations": violations, "counter_example": example}, "companions": companions}))
+exactness = {"compared": ROUNDS, "violations": violations, "counter_example": example}
+print(json.dumps({"n": ROUNDS, "seed": SEED, "exactness": exactness, "companions": companions}))

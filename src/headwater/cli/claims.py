@@ -84,6 +84,7 @@ def add(
     origin: str = "author",
     setting: list[str] = typer.Option([], help="field=value, e.g. model=Qwen3-4B; may be repeated."),
     boundary: str = "",
+    title: str = typer.Option("", help="Title of the work, where --work is an id or link."),
     by: str = BY,
     home: Path = LEDGER,
     now: str | None = NOW,
@@ -95,7 +96,9 @@ def add(
 
     ledger, config = open_ledger(home)
     with ledger:
-        key = next(iter(work_keys(work)), "") or title_work(work)
+        key = next(iter(work_keys(work)), "")
+        title = title or ("" if key else work)
+        key = key or title_work(work)
         claim = add_claim(
             ledger,
             key,
@@ -111,6 +114,7 @@ def add(
             origin=origin,
             setting=_pairs(setting),
             boundary=boundary,
+            title=title,
         )
         typer.echo(claim.id)
 

@@ -60,12 +60,11 @@ def make(home: Path, source: Path | None, **values: str) -> None:
     from pydantic import ValidationError
 
     from headwater.core.errors import UserInputError
-    from headwater.ledger.instance import Instance, read_instance, write_instance
+    from headwater.ledger.instance import Instance, read_instance_file, write_instance
     from headwater.ledger.store import Ledger
 
     if source is not None:
-        folder = source if source.is_dir() else source.parent
-        config = read_instance(folder)
+        config = read_instance_file(source / "ledger.toml" if source.is_dir() else source)
     else:
         if not values.get("topic"):
             raise UserInputError("topic: missing; give --topic TOPIC or --instance FILE", "topic")
@@ -78,11 +77,19 @@ def make(home: Path, source: Path | None, **values: str) -> None:
     write_instance(home, config)
 
 
+def _instance_beside(folders: list[Path]) -> Path | None:
+    """The ledger.toml in one of the folders to read, or directly above one; None when there is none."""
+    places = [p for f in folders for p in (f, f.resolve().parent)]
+    return next((p / "ledger.toml" for p in places if (p / "ledger.toml").is_file() and not (p / "records").is_dir()), None)
+
+
 @app.command()
 def ingest(
     folders: list[Path] = typer.Argument(..., help="Folders or files: notes, feeds, BibTeX, cards, queues, briefs, the document."),
     home: Path = LEDGER,
-    instance: Path | None = typer.Option(None, help="Make the ledger from this ledger.toml if it does not exist yet."),
+    instance: Path | None = typer.Option(
+        None, help="Make the ledger from this ledger.toml if it does not exist yet (default: the one in or above FOLDERS)."
+    ),
     now: str | None = NOW,
     quiet: bool = typer.Option(False, "--quiet", "-q"),
 ) -> None:
@@ -90,8 +97,10 @@ def ingest(
     from headwater.ledger.instance import clock
     from headwater.ledger.intake.ingest import ingest as run
 
-    if instance is not None and not (home / "records").is_dir():
-        make(home, instance)
+    if not (home / "records").is_dir() and (found := instance or _instance_beside(folders)) is not None:
+        make(home, found)
+        if instance is None:
+            warn(f"{home}: made from {found}")
     ledger, config = open_ledger(home)
     with ledger, bar("ingest", quiet) as progress:
         report = run(ledger, config, folders, clock(now, config.zone).isoformat(), progress.update)
@@ -199,10 +208,15 @@ def status(home: Path = LEDGER) -> None:
 @app.command()
 def html(out: Path = typer.Argument(..., help="File to write."), home: Path = LEDGER, language: str = typer.Option("", help="zh or en.")) -> None:
     """A static, searchable page of the ledger."""
+    from headwater.core.errors import UserInputError
     from headwater.ledger.page import pieces
 
     ledger, config = open_ledger(home, read_only=True)
-    with ledger, open(out, "w", encoding="utf-8") as f:
+    try:
+        page = out.open("w", encoding="utf-8")
+    except OSError as e:
+        raise UserInputError(f"out: {out} cannot be written ({e.strerror or e})", "out") from None
+    with ledger, page as f:
         for piece in pieces(ledger, f"{config.topic} · ledger", language or config.language):
             f.write(piece)
     typer.echo(f"{out}: {out.stat().st_size:,} bytes")

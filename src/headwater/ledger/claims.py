@@ -13,7 +13,7 @@ from headwater.ledger import experiments
 from headwater.ledger.digest.gaps import boundary_sentence
 from headwater.ledger.digest.identity import view_work
 from headwater.ledger.evidence import level_of, opening
-from headwater.ledger.records import Amount, Binding, Claim, Prediction, Reading, Run, Setting, fingerprint
+from headwater.ledger.records import Amount, Binding, Claim, Prediction, Reading, Run, Setting, Work, fingerprint
 from headwater.ledger.store import Ledger
 from headwater.ledger.verdict import required_companions, rule
 from headwater.ledger.vocabulary import LEVELS, ORIGINS, word
@@ -110,8 +110,9 @@ def add_claim(
     origin: str = "author",
     setting: dict[str, str] | None = None,
     boundary: str = "",
+    title: str = "",
 ) -> Claim:
-    """Enter a claim by hand, with the reading it rests on.
+    """Enter a claim by hand, with the reading it rests on. title: the work's, as it will be shown.
 
     Raises:
         UserInputError: an unknown origin or setting field, an empty statement or quote, a level outside 0..5.
@@ -142,7 +143,8 @@ def add_claim(
         origin=origin,
         boundary=boundary,
     )
-    ledger.append([claim, opening(claim, level, by, quote)])
+    titled = [Work(id=fingerprint("work", work, by, title), at=at, by=by, key=work, title=title)] if title else []
+    ledger.append([*titled, claim, opening(claim, level, by, quote)])
     return claim
 
 
@@ -261,6 +263,21 @@ def verify(ledger: Ledger, claim: Claim, folder: Path, *, at: str, by: str) -> R
     return run
 
 
+def _measured(outcome: dict[str, Any]) -> list[str]:
+    """Lines of a run's number and of its companions, the environment and raw series left out."""
+    out = []
+    if outcome.get("value") is not None:
+        low, high = outcome.get("interval") or (None, None)
+        interval = f" [{low:g}, {high:g}]" if low is not None and high is not None else ""
+        out.append(f"{outcome.get('metric') or 'value'} {outcome['value']:g}{interval}, n = {outcome.get('n')}")
+    for name, value in (outcome.get("companions") or {}).items():
+        if name in {"environment", "seconds"}:
+            continue
+        shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
+        out.append(f"{name.replace('_', ' ')}: {shown}")
+    return [*out, *([f"note: {outcome['note']}"] if outcome.get("note") else [])]
+
+
 def claims_page(views: list[ClaimView], language: str = "en") -> str:
     """`docs/claims.md`: bound claims with level, boundary, prediction, latest verdict and the command that repeats it."""
     out = [
@@ -278,11 +295,10 @@ def claims_page(views: list[ClaimView], language: str = "en") -> str:
         out.append(f"- setting: {setting or 'not stated'}")
         if v.prediction:
             p = v.prediction
-            said = (
-                "exact"
-                if p.exactness
-                else f"direction {p.direction:+d}" + (f", magnitude {p.magnitude:g} ± {p.tolerance:.0%}" if p.magnitude is not None else "")
-            )
+            parts = ["exact"] if p.exactness else []
+            if p.direction or p.magnitude is not None or not parts:
+                parts.append(f"direction {p.direction:+d}" + (f", magnitude {p.magnitude:g} ± {p.tolerance:.0%}" if p.magnitude is not None else ""))
+            said = ", ".join(parts)
             out.append(f"- prediction `{p.id[:12]}` (frozen {p.at[:10]}): {said}")
         if v.binding and not v.binding.experiment:
             out.append(f"- missing here: {', '.join(v.binding.missing)}")
@@ -290,6 +306,7 @@ def claims_page(views: list[ClaimView], language: str = "en") -> str:
         out.append(f"- verdict: **{v.verdict}{mark}**" + (f" ({v.runs[-1].verdict_kind}, {v.runs[-1].at[:10]})" if v.runs else ""))
         for r in v.runs[-1:]:
             out += [f"  - {text}" for text in (*r.reasons, *r.differs)]
+            out += [f"  - {text}" for text in _measured(r.outcome)]
             out.append(
                 f"  - run with {r.environment.get('cpu', '?')}, {r.environment.get('cores', '?')} cores, "
                 f"headwater {r.environment.get('headwater', '?')}"

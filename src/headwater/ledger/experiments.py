@@ -174,7 +174,7 @@ def run(experiment: Experiment, setting: dict[str, str]) -> Execution:
     with tempfile.TemporaryDirectory(prefix="headwater-run-") as folder:
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=spec.timeout, check=False,
-                                  env={**os.environ, "HEADWATER_SETTING": wanted}, errors="replace")
+                                  env={**os.environ, "HEADWATER_SETTING": wanted, "PYTHONPATH": _search_path()}, errors="replace")
         except subprocess.TimeoutExpired:
             raise FormatError(f"{experiment.name}: no result within {spec.timeout:g} s") from None
         except OSError as e:
@@ -190,6 +190,13 @@ def run(experiment: Experiment, setting: dict[str, str]) -> Execution:
         first = e.errors()[0]
         raise FormatError(f"{experiment.name}: the last line is no outcome ({'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']})") from None
     return Execution(outcome, environment(), started, seconds)
+
+
+def _search_path() -> str:
+    """PYTHONPATH under which a child imports the very package that runs here, also from an empty folder."""
+    here = str(Path(__file__).resolve().parents[2])
+    given = [str(Path(p).resolve()) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return os.pathsep.join(dict.fromkeys([here, *given]))
 
 
 def _filled(text: str, places: dict[str, str]) -> str:

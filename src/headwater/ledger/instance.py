@@ -66,13 +66,23 @@ def read_instance(home: Path) -> Instance:
     """The instance of a ledger folder.
 
     Raises:
+        UserInputError: as `read_instance_file`; a missing file is answered with the command that makes a ledger.
+    """
+    if not (path := Path(home) / NAME).is_file():
+        raise UserInputError(f"{path}: missing; make the ledger with `headwater ledger init {home} --topic TOPIC`", "ledger")
+    return read_instance_file(path)
+
+
+def read_instance_file(path: Path) -> Instance:
+    """The instance in a file, whatever it is called.
+
+    Raises:
         UserInputError: the file is missing or a field is wrong; names the field and what would be right.
     """
-    path = Path(home) / NAME
     try:
         data = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise UserInputError(f"{path}: missing; make the ledger with `headwater ledger init {home} --topic TOPIC`", "ledger") from None
+    except OSError as e:
+        raise UserInputError(f"instance: {path} cannot be read ({e.strerror or e})", "instance") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise UserInputError(f"{path}: not valid TOML ({e})", "ledger") from None
     try:

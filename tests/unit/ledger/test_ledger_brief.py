@@ -12,6 +12,7 @@ from ledger_round import INBOX, Round
 from typer.testing import CliRunner
 
 from headwater.cli.main import app
+from headwater.core.errors import UserInputError
 from headwater.ledger.brief.facts import gained, lost
 from headwater.ledger.brief.view import batches, find_batch, load_view
 from headwater.ledger.brief.write import render
@@ -269,9 +270,27 @@ def test_find_batch_prefers_our_own_over_imported_ones(two_days: Round) -> None:
     assert find_batch(two_days.ledger, None).name == DAY2
 
 
+@pytest.mark.parametrize("day", [DAY1, DAY2])
 @pytest.mark.parametrize(("language", "layout"), [(lang, layout) for lang in ("zh", "en") for layout in "DB"])
-def test_the_linter_is_silent_on_our_own_brief(two_days: Round, tmp_path: Path, language: str, layout: str) -> None:
+def test_the_linter_is_silent_on_our_own_brief(two_days: Round, tmp_path: Path, day: str, language: str, layout: str) -> None:
     path = tmp_path / "brief.md"
-    path.write_text(render(two_days.view(DAY1, language), layout, "md"), "utf-8")
+    path.write_text(render(two_days.view(day, language), layout, "md"), "utf-8")
     done = CliRunner().invoke(app, ["lint", str(path)])
     assert done.exit_code == 0, done.output
+
+
+def test_a_ledger_is_made_from_the_instance_above_the_notes(tmp_path: Path) -> None:
+    home = str(tmp_path / "made")
+    runner = CliRunner()
+    for step in (["ledger", "ingest", str(INBOX / "day1"), "-q"], ["ledger", "digest", "-q"], ["brief"], ["lint", home]):
+        done = runner.invoke(app, [*step, *([] if step[0] == "lint" else ["--ledger", home])])
+        assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", [["brief", "--out"], ["claims", "page"], ["ledger", "html"]])
+def test_a_folder_is_no_file_to_write(tmp_path: Path, command: list[str]) -> None:
+    home, runner = str(tmp_path / "made"), CliRunner()
+    for step in (["ingest", str(INBOX / "day1")], ["digest"]):
+        assert runner.invoke(app, ["ledger", *step, "-q", "--ledger", home]).exit_code == 0
+    done = runner.invoke(app, [*command, str(tmp_path), "--ledger", home])
+    assert isinstance(done.exception, UserInputError) and str(done.exception).startswith(f"out: {tmp_path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,22 @@ def test_the_page_prints_level_boundary_verdict_and_command(ledger: Ledger, clai
     claims.verify(ledger, claim, ROOT / "experiments", at="2026-10-07", by="ada")
     page = claims.claims_page(list(claims.listed(ledger, bound=True)))
     assert "**reproduced**" in page and "boundary:" in page and f"headwater claims verify {claim.id}" in page and "body not read" in page
+
+
+def test_an_experiment_imports_this_package_from_its_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "src")
+    code = "EXPERIMENT = {'family': 'exactness'}\ndef run(setting):\n    import headwater\n    return {'note': headwater.__version__}\n"
+    (tmp_path / "which.py").write_text(code, "utf-8")
+    done = experiments.run(experiments.find(tmp_path, "which"), {})
+    assert done.outcome.note == experiments.environment()["headwater"]
+
+
+def test_our_own_claims_are_bound_to_experiments_that_exist_and_their_page_is_current(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "claims", tmp_path / "claims", ignore=shutil.ignore_patterns("index.sqlite*", "*lock"))
+    with Ledger(tmp_path / "claims", lambda message: None) as ledger:
+        ledger.catch_up()
+        views = list(claims.listed(ledger, bound=True))
+    assert {v.binding.experiment for v in views if v.binding} == {"fork_exactness", "chunked_greedy", "load_time"}
+    assert all(v.prediction and v.runs and v.prediction.at < v.runs[0].started for v in views)
+    assert {v.binding.experiment for v in views if v.binding} <= set(experiments.registry(ROOT / "experiments"))
+    assert claims.claims_page(views) == (ROOT / "docs" / "claims.md").read_text("utf-8")

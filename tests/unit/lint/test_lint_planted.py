@@ -14,9 +14,10 @@ from headwater.ledger.lint.registry import all_checks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from harmless import HARMLESS
+from heldout import HELD_OUT, THIRD
 from planted import PLANTED
 
-BRIEFS = Path(__file__).parent / "briefs"
+BRIEFS, HELD = Path(__file__).parent / "briefs", Path(__file__).parent / "heldout"
 CLEAN = sorted(p.name for p in BRIEFS.iterdir())
 
 
@@ -41,6 +42,21 @@ def test_spans_of_planted_defects_are_quotes(name: str, base: str, old: str, new
     for f in lint_text(text):
         for place in (f.place, *f.related):
             assert place.span and place.span in lines[place.line - 1], (name, f.rule, place)
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in HELD.iterdir()))
+def test_a_held_out_clean_brief_is_silent(name: str) -> None:
+    assert [(f.rule, f.place) for f in lint_text((HELD / name).read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(("name", "base", "old", "new", "rule", "piece"), HELD_OUT + THIRD, ids=[f"{p[4]}: {p[0]}" for p in HELD_OUT + THIRD])
+def test_a_held_out_defect_is_found_and_quoted(name: str, base: str, old: str, new: str, rule: int, piece: str) -> None:
+    clean = (HELD / base).read_text("utf-8")
+    assert old in clean, name
+    lines = (text := clean.replace(old, new)).split("\n")
+    found = lint_text(text)
+    assert [f for f in found if f.rule == rule and piece.split(maxsplit=1)[0] in lines[f.place.line - 1]], name
+    assert all(place.span and place.span in lines[place.line - 1] for f in found for place in (f.place, *f.related)), name
 
 
 def test_every_rule_of_the_catalogue_has_a_check_and_a_planted_defect() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from headwater.core.errors import UserInputError
 from headwater.ledger.brief.blocks import markdown, plain
 from headwater.ledger.brief.layouts import lay_out
 from headwater.ledger.brief.view import View
@@ -61,8 +62,17 @@ def file_name(view: View, form: str) -> str:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a whole file or nothing; an interrupted write leaves the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a whole file or nothing; an interrupted write leaves the old one.
+
+    Raises:
+        UserInputError: the path is a folder, or cannot be written.
+    """
+    if path.is_dir():
+        raise UserInputError(f"out: {path} is a folder; name a file in it, e.g. {path / 'brief.md'}", "out")
     part = path.with_name(f".{path.name}.part")
-    part.write_text(text, "utf-8", newline="\n")
-    os.replace(part, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, "utf-8", newline="\n")
+        os.replace(part, path)
+    except OSError as e:
+        raise UserInputError(f"out: {path} cannot be written ({e.strerror or e})", "out") from None

@@ -48,7 +48,8 @@ def _belongs(path: str, label: str) -> bool:
 
 _SIZE = re.compile(
     rf"(?P<n>{NUMBER})\s*(?:份|个|件)?\s*(?:材料|文件|files?\b)"
-    r"(?:[^，。；;()（）]{0,4}[，,]?\s*(?:全部处理|均已处理|all processed|all read)| of this batch|原文)",
+    r"(?:[^，。；;()（）]{0,4}[，,]?\s*(?:全部处理|均已处理|all processed|all read)| of this batch|原文)|"
+    rf"(?:来自|from)\s*(?:本批|这批|the|these)\s*(?P<n2>{NUMBER})\s*(?:份|个|件)?\s*(?:材料|文件|files?\b)",
     re.IGNORECASE,
 )
 
@@ -56,7 +57,7 @@ _SIZE = re.compile(
 @check(47)
 def batch_size(brief: Brief) -> Iterator[Finding]:
     """The header gives the size of the batch once, or twice with one number."""
-    told = [(n, m, value_of(m["n"])) for n, t in brief.text_lines() if brief.kind_at(n) == "header" for m in _SIZE.finditer(t)]
+    told = [(n, m, value_of(m["n"] or m["n2"])) for n, t in brief.text_lines() if brief.kind_at(n) == "header" for m in _SIZE.finditer(t)]
     if told:
         n, first, size = told[0]
         for line, m, other in told[1:]:

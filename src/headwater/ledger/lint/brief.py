@@ -29,9 +29,11 @@ _NO = re.compile(
 _ITEM_HEAD = re.compile(r"^(?:增量|条目|Increment|Item|Entry)\s*(?:No\.?\s*|#\s*)?\d", re.IGNORECASE)
 _TABLE_HEAD = re.compile(r"^#\s+(?:条目|项目|名称|item|entry|name)\b", re.IGNORECASE)
 _BULLET = re.compile(r"^\s*(?:[•●▪*+\-–·✅☑✓>]+\s+|\d{1,3}[.、)）]\s*)*")
+_BOLD_ITEM = re.compile(r"^(?:\*\*|__)(?P<no>\d{1,2})[.、)）]\s*(?P<title>.+?)(?:\*\*|__)\s*$")
+_GROUP_LINE = re.compile(r"^(?![\s•●▪*+|#>-])[^。；;|]{2,60}[（(]\s*\w+\s*(?:个|条|篇)?\s*[)）]\s*[:：]?\s*$")
 _SPLIT_TITLE = re.compile(r"[：:]|——|\s[—–]\s|\s-\s")
 _GENERATED = re.compile(
-    r"(?:生成(?:时间|于)?|generated(?: at| on)?|written at|compiled(?: at)?)\s*[：:]?\s*(?P<d>20\d\d-\d\d-\d\d)", re.IGNORECASE
+    r"(?:生成(?:时间|于)?|generated(?: at| on)?|written at|compiled(?: at)?)[*_\s]*[：:]?[*_\s]*(?P<d>20\d\d-\d\d-\d\d)", re.IGNORECASE
 )
 
 
@@ -270,6 +272,10 @@ def _name_beside(text: str, start: int, end: int) -> str:
         found = names_in(_SPLIT_TITLE.split(head, maxsplit=1)[0] if _SPLIT_TITLE.search(head) else head)
         if found:
             return found[-1].text if len(found) == 1 or not _SPLIT_TITLE.search(head) else found[0].text
+        last = re.split(r"[、，,：:]|和|与|\band\b", before["head"])[-1].strip()
+        found = names_in(last)
+        if len(found) == 1 and found[0].text == last:  # one of a list: `read four: A（id）、B（id）`
+            return found[0].text
     near = re.search(r"(?P<head>[^。；;•（）()]*?)\s+(?:arXiv\s*[:：]\s*)?$", text[:start])
     if near:
         found = names_in(near["head"])
@@ -306,6 +312,10 @@ def _translate(lines: list[str]) -> tuple[list[str], dict[int, str]]:
         elif current == "increment" and level > depth and rest and not re.match(r"\s*\d", rest) and not _ITEM_HEAD.match(rest):
             seen[n] = line  # a Markdown sub-heading without a number opens an item as well
             out.append(f"{'#' * level} 0. {rest}" if not _only_label(rest) else rest)
+        elif current == "increment" and (bold := _BOLD_ITEM.match(line)):
+            out.append(f"{bold['no']}. {bold['title']}")
+        elif current == "citable" and _GROUP_LINE.match(line) and re.match(r"\s*[•●▪*+-]\s", around[1]):
+            out.append(f"### {line.strip().rstrip(':：')}")
         else:
             out.append(line)
     return out, seen

@@ -191,10 +191,6 @@ _METRIC_GAP = words.rx(
     r"精度|准确|质量|代价|成功率|接受率|消融|基线|显著性|方差|置信区间|代码|功耗|延迟|指标|数字|accuracy|quality|cost|success "
     r"rate|acceptance|ablation|baseline|variance|interval|code|power|latency|metric|number|figure|energy"
 )
-_TASK = words.rx(
-    r"→|=>|需|应|建议|待|值得|任务|补证|读正文|核实|核查|复核|实测|测试|抽取|跟进|排队|should|need|must|task|todo|to do|read "
-    r"the|verify|check|measure|test|follow[- ]?up|action|next|queue|ask|request|extract|schedule"
-)
 
 
 @check(62)
@@ -204,7 +200,7 @@ def gap_becomes_a_task(brief: Brief) -> Iterator[Finding]:
         m = next(
             (m for p in item.pieces for _, c in sentences(p.text) if (m := _COMMON_GAP.search(c)) and _METRIC_GAP.search(c)), None
         )
-        if m and not _TASK.search(item.text):
+        if m and not words.TASK.search(item.text):
             piece = next(p for p in item.pieces if m[0] in p.text)
             yield Finding(
                 62,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -16,7 +17,10 @@ from headwater.ledger.lint.registry import check
 _NOUNS: dict[str, tuple[str, str]] = {
     "main": (r"(?:主(?:要)?增量|main (?:increments?|items?|entries)\b)", r"(?:主增量|增量条数|增量总数|main increments?)"),
     "net_new": (r"(?:NET-?\s?new\b(?!\s*(?:arxiv|ids?\b|papers?))|净新增(?!\s*arXiv))", r"NET-?\s?new"),
-    "adjacent": (r"(?:邻接(?!入库|备料|接入)(?:预备|条目|项)?|adjacent\b(?! (?:intake|with|cards?)))", r"邻接(?:预备|条目|项)"),
+    "adjacent": (
+        r"(?:相邻(?:条目|项)|邻接(?!入库|备料|接入)(?:预备|条目|项)?|adjacent\b(?! (?:intake|with|cards?)))",
+        r"(?:邻接(?:预备|条目|项)|相邻(?:条目|项)?)",
+    ),
     "stored": (r"(?:paper[_ ]card\s*)?(?:邻接入库|adjacent intakes?)", r"(?:邻接入库|adjacent intakes?)"),
     "listed": (r"(?:增量|increments?\b)", r"(?!)"),
     "ids": (
@@ -39,7 +43,7 @@ _DAYS = words.rx(r"^\s*(?:days?|hours?|weeks?|months?|years?|minutes?|pages?|nig
 def _stated(kind: str, text: str) -> list[Count]:
     after, before = _NOUNS[kind]
     unit = rf"(?:{CLASSIFIER}|items?\b|papers?\b|works?\b|entries\b)"
-    behind = counts_of(rf"{before}\s*(?:[：:]\s*(?P<n>{NUMBER})(?!\s*[-./:])|(?P<n2>{NUMBER})\s*{unit})", text)
+    behind = counts_of(rf"{before}\s*(?:共|合计|总计|一共|总共)?\s*(?:[：:]\s*(?P<n>{NUMBER})(?!\s*[-./:])|(?P<n2>{NUMBER})\s*{unit})", text)
     return counts_of(rf"(?P<n>{NUMBER})\s*{CLASSIFIER}?\s*{after}", text) + behind
 
 
@@ -188,25 +192,24 @@ def heading_and_list(brief: Brief) -> Iterator[Finding]:
 @check(47)
 def group_and_list(brief: Brief) -> Iterator[Finding]:
     """A sub-heading such as `directly involved (8)` stands above that many identifiers."""
-    groups: dict[tuple[str, int], list[Item]] = {}
-    for item in brief.of("citable"):
-        if item.group:
-            groups.setdefault((item.group, item.line), []).append(item)
-    for (group, line), items in groups.items():
+    entries = brief.of("citable")
+    starts = [n for n, i in enumerate(entries) if i.group and (n == 0 or entries[n - 1].group != i.group)]
+    for start, stop in itertools.pairwise([*starts, len(entries)]):
+        group = entries[start].group
+        items = [i for i in entries[start:stop] if i.group == group]
         inside = re.search(
             rf"[（(]\s*(?P<n>{NUMBER})\s*(?:{CLASSIFIER}|ids?\b|works?\b|papers?\b|entries\b)?\s*[）)]", group, re.IGNORECASE
         )
-        if inside:
-            stated = counts_of(rf"(?P<n>{NUMBER})", inside["n"])[0].value
-            here = [i for i in items if i.ids]
-            if here and stated != len(here) and (len(items) > 1 or len({i.line for i in items}) == 1):
-                yield Finding(
-                    47,
-                    Place(line, inside[0]),
-                    f"{inside[0]} is stated, the list has {len(here)} identifiers",
-                    str(len(here)),
-                    tuple(i.place for i in here[:12]),
-                )
+        here = [i for i in items if i.ids]
+        if inside and here and counts_of(rf"(?P<n>{NUMBER})", inside["n"])[0].value != len(here):
+            above = (n for n in range(items[0].line, 0, -1) if inside[0] in brief.lines[n - 1])
+            yield Finding(
+                47,
+                Place(next(above, items[0].line), inside[0]),
+                f"{inside[0]} is stated, the list has {len(here)} identifiers",
+                str(len(here)),
+                tuple(i.place for i in here[:12]),
+            )
 
 
 @check(47)

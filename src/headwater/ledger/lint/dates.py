@@ -10,6 +10,7 @@ from headwater.ledger import facts
 from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief, Item
 from headwater.ledger.lint.finding import Finding, Place
+from headwater.ledger.lint.names import name_key, names_in
 from headwater.ledger.lint.numerals import value_of
 from headwater.ledger.lint.registry import check
 from headwater.ledger.parse.ids import ArxivId, IdMention, find_dates, find_ids
@@ -39,6 +40,22 @@ _WEEKDAY = re.compile(
     r"Sun)[a-z]*\b)|\b(?P<en2>Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,?\s+(?P<d2>20\d\d-\d{2}-\d{2})",
     re.IGNORECASE,
 )
+_WEEKDAY_FIRST = re.compile(r"(?:周|星期|礼拜)(?P<zh>[一二三四五六日天])\s*[（(]\s*(?P<d>20\d\d-\d{2}-\d{2})\s*[）)]")
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTH = r"(?P<month>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
+_DAYNAME = r"(?P<en>Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
+# dates written out; names of groups as in _WEEKDAY
+_WRITTEN = (
+    re.compile(rf"\b{_DAYNAME},?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s+{_MONTH},?\s+(?P<year>20\d\d)", re.IGNORECASE),
+    re.compile(rf"\b{_DAYNAME},?\s+{_MONTH}\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<year>20\d\d)", re.IGNORECASE),
+    re.compile(rf"\b(?P<day>\d{{1,2}})\s+{_MONTH}\s+(?P<year>20\d\d)\s*[(,]\s*{_DAYNAME}\b", re.IGNORECASE),
+    re.compile(r"(?P<year>20\d\d)\s*年\s*(?P<month>\d{1,2})\s*月\s*(?P<day>\d{1,2})\s*日\s*[（(，,]?\s*(?:周|星期|礼拜)(?P<zh>[一二三四五六日天])"),
+)
+_FIRST_SEEN = re.compile(
+    r"(?:first seen|since|首见|首次出现|首次见于|自)[^()（）\n]{0,40}?(?P<d>20\d\d-\d{2}-\d{2})[^()（）\n]{0,40}?[;；,，]\s*(?:已|age:?\s*|已待)?\s*"
+    r"(?P<n>\d{1,3})\s*(?:days?\b|天)(?!\s*[）)]?\s*(?:内|in))",
+    re.IGNORECASE,
+)
 _IMPOSSIBLE = re.compile(r"(?<![\d.-])(?P<d>(?:19|20)\d\d-(?P<m>\d{2})-(?P<day>\d{2}))(?![\d-])")
 _WINDOW = re.compile(
     r"(?P<a>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)\s*(?:→|->|–|—|~|至|到|to|until)\s*(?P<b>20\d\d-\d{2}-\d{2}(?:[ "
@@ -47,15 +64,15 @@ _WINDOW = re.compile(
 )
 _LENGTH = re.compile(r"(?:约|about|~|approx\.?)?\s*(?P<n>\d{1,4})\s*(?P<u>h\b|hours?|小时|天|日|days?)", re.IGNORECASE)
 _GENERATED = re.compile(
-    r"(?:生成时间|生成于|generated(?: at| on)?|written at|compiled at)\s*[：:]?\s*(?P<d>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)",
+    r"(?:生成时间|生成于|generated(?: at| on)?|written at|compiled at)[*_\s]*[：:]?[*_\s]*(?P<d>20\d\d-\d{2}-\d{2}(?:[ T]\d{1,2}:\d{2})?)",
     re.IGNORECASE,
 )
 _FUTURE_OK = words.rx(r"将|预计|计划|截止|deadline|will|planned|expected|upcoming|forthcoming|due|scheduled|拟|待")
 
 
 def _day(text: str) -> date | None:
-    parts = [int(p) for p in text.split("-")]
     try:
+        parts = [int(p) for p in text.split("-")]
         return date(parts[0], parts[1], parts[2] if len(parts) > 2 else 1)
     except ValueError:
         return None
@@ -87,11 +104,12 @@ def version_dates(brief: Brief) -> Iterator[Finding]:
         ids = [m for m in find_ids(text) if m.kind == "arxiv"]
         item = brief.item_at(line)
         for m in (*_VERSION_DATE.finditer(text), *_SUBMITTED.finditer(text)):
-            number = _nearest(ids, m.start(), text) or (item.ids[0] if item and len(item.ids) == 1 else "")
+            number = _nearest(ids, m.start(), text) or (item.ids[0] if item and len(item.ids) == 1 else "") or _named(brief, text[: m.start()])
             version = int(m.groupdict().get("v") or 1)
             if number and not _version_fits(number, version, m["d"]):
                 year, month = ArxivId(number).month or (0, 0)
-                related = () if any(i.value == number for i in ids) or not item else (Place(item.line, number),)
+                away = item is not None and not any(i.value == number for i in ids) and number in brief.lines[item.line - 1]
+                related = (Place(item.line, number),) if item and away else ()
                 yield Finding(
                     51,
                     Place(line, m[0].strip("（( ,，")),
@@ -106,6 +124,14 @@ def _nearest(ids: list[IdMention], at: int, text: str) -> str:
     """The last identifier before a place in the same bullet, without a sentence's end between them."""
     before = [i for i in ids if i.end <= at and not re.search(r"[。；;]|\s-\s", text[i.end : at])]
     return before[-1].value if before else ""
+
+
+def _named(brief: Brief, before: str) -> str:
+    """The identifier of the only work with one that a clause names in front of a version."""
+    clause = re.split(r"[。；;]|\s-\s", before)[-1]
+    keys = {n.key for n in names_in(clause)}
+    hits = [number for number, name in brief.works.items() if name_key(name) in keys]
+    return hits[0] if len(hits) == 1 else ""
 
 
 @check(51)
@@ -245,9 +271,9 @@ def ages(brief: Brief) -> Iterator[Finding]:
                     (Place(at, str(when)),),
                     "calendar",
                 )
-        for m in _DAYS_OLD.finditer(text):
-            when = _day(m["d"] or m["d2"])
-            n = int(m["n"] or m["n2"])
+        for m in (*_DAYS_OLD.finditer(text), *_FIRST_SEEN.finditer(text)):
+            when = _day(m["d"] or m.groupdict().get("d2") or "0-0-0")
+            n = int(m["n"] or m.groupdict().get("n2") or 0)
             if when and abs((today - when).days - n) > 1:
                 yield Finding(
                     51,
@@ -263,19 +289,31 @@ def ages(brief: Brief) -> Iterator[Finding]:
 def weekdays_and_calendar(brief: Brief) -> Iterator[Finding]:
     """A weekday that is another one, a day that does not exist."""
     for line, text in brief.text_lines():
-        for m in _WEEKDAY.finditer(text):
-            when = _day(m["d"] or m["d2"])
-            stated = (
-                "一二三四五六日".find((m["zh"] or "x").replace("天", "日"))
-                if m["zh"]
-                else ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index((m["en"] or m["en2"]).lower()[:3])
-            )
+        for m, when, stated in _weekdays(text):
             if when and when.weekday() != stated:
                 name = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"][when.weekday()]
                 yield Finding(51, Place(line, m[0].strip("（( ")), f"{when} was a {name}", name, (), "calendar")
         for m in _IMPOSSIBLE.finditer(text):
             if _day(m["d"]) is None and 1 <= int(m["m"]) <= 99:
                 yield Finding(51, Place(line, m["d"]), f"{m['d']} is not a day of the calendar", "an existing date", (), "calendar")
+
+
+def _weekdays(text: str) -> Iterator[tuple[re.Match[str], date | None, int]]:
+    """(match, day, stated weekday from 0 = Monday) of every date with a weekday."""
+    for pattern in (_WEEKDAY, _WEEKDAY_FIRST, *_WRITTEN):
+        for m in pattern.finditer(text):
+            g = m.groupdict()
+            english = g.get("en") or g.get("en2")
+            stated = (
+                ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(english.lower()[:3])
+                if english
+                else "一二三四五六日".find(g["zh"].replace("天", "日"))
+            )
+            if g.get("year"):
+                month = int(g["month"]) if g["month"].isdigit() else _MONTHS.index(g["month"].lower()[:3]) + 1
+                yield m, _day(f"{g['year']}-{month}-{g['day']}"), stated
+            else:
+                yield m, _day(g.get("d") or g.get("d2") or ""), stated
 
 
 def _moment(text: str) -> datetime | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headwater.ledger import facts
+from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief
 from headwater.ledger.lint.finding import Finding, Place
 from headwater.ledger.lint.names import name_key
@@ -14,6 +15,7 @@ from headwater.ledger.lint.registry import check
 from headwater.ledger.parse.ids import find_ids
 
 _ANY_ID = re.compile(r"(?:arxiv\s*[:：]\s*|arxiv\.org/(?:abs|pdf|html)/)(?P<id>\d{4}\.\d{3,6})(?:v\d+)?(?![\d])", re.IGNORECASE)
+_BRACKETED = re.compile(r"(?:[（(]\s*|^\s*[-*•]\s+)(?P<id>(?:0[7-9]|[12]\d)\d\d\.\d{5})(?=\s*(?:[)）,，]|v\d|[—–:：]))")
 _CARD = re.compile(r"(?<![\w-])(?P<card>\d{1,6})-(?P<id>\d{4}-\d{4,5})(?![\w-])", re.ASCII)
 _TITLE_AFTER = re.compile(
     r"(?:arXiv\s*[:：]\s*)?(?P<id>\d{4}\.\d{4,5})(?:v\d+)?\s*(?:—|–|-{1,2}|：|:)\s*(?P<title>[A-Z][^（(。；;|\n]{8,160})"
@@ -27,12 +29,12 @@ _TITLE_BEFORE = re.compile(
 def identifier_form(brief: Brief) -> Iterator[Finding]:
     """Month 01-12, five digits since 2015, four before."""
     for line, text in brief.text_lines():
-        for m in _ANY_ID.finditer(text):
+        for m in (*_ANY_ID.finditer(text), *_BRACKETED.finditer(text)):
             head, tail = m["id"].split(".")
             month = int(head[2:])
             if not 1 <= month <= 12:
                 yield Finding(
-                    13, Place(line, m[0]), f"{m['id']}: month {head[2:]} does not exist", "yymm.number with a month from 01 to 12"
+                    13, Place(line, m[0].strip("（(,，)） ")), f"{m['id']}: month {head[2:]} does not exist", "yymm.number with a month from 01 to 12"
                 )
             elif len(tail) != (5 if int(head) >= 1501 else 4):
                 yield Finding(
@@ -133,6 +135,11 @@ def one_title_per_work(brief: Brief) -> Iterator[Finding]:
                 break
 
 
+def _declared(brief: Brief, *pieces: str) -> bool:
+    """The brief itself lists this among its contradictions, with what to do about it: it is reported, not overlooked."""
+    return any(all(p in i.text for p in pieces) and words.TASK.search(i.text) for i in brief.of("contradiction"))
+
+
 @check(21)
 def two_cards_one_work(brief: Brief) -> Iterator[Finding]:
     """Two card numbers for one identifier."""
@@ -148,6 +155,8 @@ def two_cards_one_work(brief: Brief) -> Iterator[Finding]:
             elif first[number][0] != m["card"] and (number, m["card"]) not in told:
                 told.add((number, m["card"]))
                 card, at, span = first[number]
+                if _declared(brief, card, m["card"], number):
+                    continue
                 yield Finding(
                     21,
                     Place(line, m[0]),
@@ -201,6 +210,8 @@ def one_short_name_two_works(brief: Brief) -> Iterator[Finding]:
         if len(key) < 3 or " " in name or not (name.isupper() or re.search(r"[a-z][A-Z]|\d", name)):
             continue
         if key in owner and owner[key] != number and _both_titled(brief, number, owner[key], name):
+            if _declared(brief, name, number, owner[key]):
+                continue
             line = next(n for n, v, _, _ in brief.ids if v == number)
             at = next(n for n, v, _, _ in brief.ids if v == owner[key])
             yield Finding(
@@ -220,7 +231,7 @@ def _both_titled(brief: Brief, a: str, b: str, name: str) -> bool:
         return any(
             re.search(
                 rf"{re.escape(number)}(?:v\d+)?\s*[—–:：-]+\s*{re.escape(name)}\b|"
-                rf"\b{re.escape(name)}\s*[:：][^。；;]*[（(]\s*(?:arXiv:)?{re.escape(number)}",
+                rf"\b{re.escape(name)}\s*(?:[:：][^。；;]*)?[（(]\s*(?:arXiv:)?{re.escape(number)}",
                 t,
             )
             for t in brief.lines

@@ -81,7 +81,7 @@ def lint_ledger(paths: Iterable[Path], rules: set[int]) -> Iterator[Finding]:
         for row in read_rows(path):
             if rules & set(_TEXT_RULES):
                 yield from _text_findings(row, rules)
-            if row.kind in {"work", "same", "card", "disposition", "reading", "increment", "claim", "source"}:
+            if row.kind in {"work", "same", "card", "disposition", "reading", "increment", "contradiction", "claim", "source"}:
                 groups[row.kind].append(row)
     checks = (
         (13, _identifiers),
@@ -139,6 +139,13 @@ def _tokens(title: str) -> set[str]:
     }
 
 
+def _flagged(groups: dict[str, list[Row]], *titles: str) -> bool:
+    """A contradiction record keeps these titles side by side, or one of them is a sentence about a link and no title."""
+    if any("://" in t for t in titles):
+        return True
+    return any(all(t in str(row.data.get("parties")) for t in titles) for row in groups["contradiction"] if row.text("conflict") == "title")
+
+
 def _titles(groups: dict[str, list[Row]]) -> Found:
     """One key under two unrelated titles; one title under two keys that no `same` record joins."""
     joined = {frozenset((r.text("key"), r.text("other"))) for r in groups["same"]}
@@ -151,7 +158,7 @@ def _titles(groups: dict[str, list[Row]]) -> Found:
             continue
         first = by_key.setdefault(key, row)
         b = _tokens(first.text("title"))
-        if first is not row and len(a & b) / min(len(a), len(b)) < 0.34:
+        if first is not row and len(a & b) / min(len(a), len(b)) < 0.34 and not _flagged(groups, title, first.text("title")):
             yield (
                 row,
                 Finding(
@@ -182,10 +189,11 @@ def _titles(groups: dict[str, list[Row]]) -> Found:
 
 def _cards(groups: dict[str, list[Row]]) -> Found:
     first: dict[str, Row] = {}
+    reported = {str(w) for row in groups["contradiction"] if row.text("conflict") == "duplicate_cards" for w in row.data.get("works") or []}
     for row in groups["card"]:
         work = row.text("work")
         other = first.setdefault(work, row)
-        if work and other.data.get("number") != row.data.get("number"):
+        if work and work not in reported and other.data.get("number") != row.data.get("number"):
             yield (
                 row,
                 Finding(
@@ -199,8 +207,10 @@ def _cards(groups: dict[str, list[Row]]) -> Found:
 
 
 def _boundaries(groups: dict[str, list[Row]]) -> Found:
+    read = {row.text("claim") for row in groups["reading"]}  # for these a boundary is derived wherever they are printed
     for row in groups["increment"]:
-        if row.data.get("claims") and not row.text("boundary"):
+        claims = row.data.get("claims")
+        if claims and not row.text("boundary") and not (isinstance(claims, list) and read.issuperset(map(str, claims))):
             yield (
                 row,
                 Finding(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief
 from headwater.ledger.lint.finding import Finding, Place
-from headwater.ledger.lint.names import clauses, name_key, sentences
+from headwater.ledger.lint.names import clauses, name_key, names_in, sentences
 from headwater.ledger.lint.registry import check
 
 _NOT_READ = words.rx(
@@ -22,6 +22,9 @@ _ABSTRACT_ONLY = words.rx(
     r"tl;?dr|feed)[- ](?:only|level)|(?:body|full text|paper|pdf) (?:was )?(?:not|un|never) ?(?:yet )?(?:read|obtained|checked)|"
     r"second[- ]hand"
 )
+
+
+_ABSTRACT_CHECKED = words.rx(r"摘要页已核|abstract[- ]page (?:was )?(?:checked|verified)")
 
 
 def _read_in_full(clause: str) -> re.Match[str] | None:
@@ -104,8 +107,15 @@ def one_level_per_work(brief: Brief) -> Iterator[Finding]:
                     high.setdefault(key, piece.place(full[0]))
                 if poor:
                     low.setdefault(key, piece.place(poor[0]))
+    for source in brief.of("source", "other"):
+        found = _ABSTRACT_ONLY.search(source.text) or _ABSTRACT_CHECKED.search(source.text)
+        before = source.text[: found.start()] if found else ""
+        named = [n.key for n in names_in(re.split(r"[。；;]", before)[-1])] if found else []
+        if found and len(set(named)) == 1:
+            piece = next(p for p in source.pieces if found[0] in p.text)
+            low.setdefault(named[0], piece.place(found[0]))
     told: set[Place] = set()
-    for key in high.keys() & low.keys():
+    for key in sorted(high.keys() & low.keys()):
         a, b = high[key], low[key]
         if a.line != b.line and a not in told:
             told.add(a)
@@ -122,7 +132,7 @@ _RAISED = words.rx(
 )
 _BY_RETELLING = words.rx(
     r"转述|转载|转引|复述|多(?:份|篇|家|处|次)(?:材料|报道|简报)?(?:提及|提到|转述|引用|报道)|(?:[两二三四五六七八2-9]|"
-    r"多)\s*(?:份|篇|家|条)\s*(?:材料|简报|摘要|报道|来源|转述|博文)|入库|建卡|存卡|论文卡|卡片|被引|引用数|翻译|译文|"
+    r"多)\s*(?:份|篇|家|条)\s*(?:材料|简报|摘要|报道|来源|转述|博文|笔记|帖子|文章|推文)|入库|建卡|存卡|论文卡|卡片|被引|引用数|翻译|译文|"
     r"retell|retold|repeat|digests?|mentions?|mentioned|several (?:notes|briefs|posts)|(?:two|three|four|five|\d+) (?:notes|"
     r"briefs|posts|digests|blogs|articles|sources)|card|stored|citations?|cited|translat"
 )

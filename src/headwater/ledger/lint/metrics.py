@@ -27,7 +27,7 @@ _POSITION = re.compile(
     r"relative))|"
     r"\s+(?:drops?|dropped|falls?|fell|rises?|rose|improves?|improved|shrinks?|grows?|grew|climbs?|is (?:reduced|cut|lowered|"
     r"improved|down|up)|goes (?:up|down))\s+(?:by|to|from)\s+(?:up to |about )?\d|"
-    r"\s+of\s+\d[\d.]*\s*(?:ms|s|%|x)\b)"
+    r"\s+of\s+(?:\d[\d.]*\s*(?:ms|s|%|x)\b|\d{1,3}(?:\.\d+)?(?=\s+(?:on|at|for|with|in|against)\b|\s*[,;.)]\s)))"
 )
 _OBJECT = re.compile(
     r"\b(?:reduces?|cuts?|lowers?|improves?|raises?|doubles?|halves?|shortens?|better|lower|higher)\s+(?:the )?(?:median |mean |"

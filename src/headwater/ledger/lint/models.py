@@ -119,6 +119,47 @@ def _kind_wrong(fact: dict[str, Any], size: str, after: str) -> str:
     return ""
 
 
+_ACTIVE = re.compile(
+    r"(?<![\w.])(?P<n>\d{1,3}(?:\.\d+)?)\s*B\s*(?:激活|active\b|activated\b)|"
+    r"(?:激活|active parameters?|activates?)\s*(?:参数)?\s*(?:约|about|only|of|:|：)?\s*(?P<n2>\d{1,3}(?:\.\d+)?)\s*B\b",
+    re.IGNORECASE,
+)
+_TOTAL_ACTIVE = re.compile(r"^(?P<total>\d+(?:\.\d+)?)B-A(?P<active>\d+(?:\.\d+)?)B$", re.IGNORECASE)
+
+
+@check(54)
+def active_parameters(brief: Brief) -> Iterator[Finding]:
+    """Active parameters of a mixture against its published size, or against the `A3B` of its own name."""
+    for line, text in brief.text_lines():
+        for _, sentence in sentences(text):
+            stated = [(float(m["n"] or m["n2"]), m) for m in _ACTIVE.finditer(sentence)]
+            sizes = _mixtures(sentence)
+            if len(stated) != 1 or len(sizes) != 1:
+                continue
+            (name, active, source), (value, m) = sizes[0], stated[0]
+            if abs(value - active) > max(0.6, 0.1 * active):
+                yield Finding(
+                    54, Place(line, m[0].strip()), f"{name} has {active:g}B active parameters ({source})", f"{active:g}B active", (), "facts"
+                )
+
+
+def _mixtures(sentence: str) -> list[tuple[str, float, str]]:
+    """(name, active billions, source) of every mixture a sentence is about, the size named or the only one of its family."""
+    out: dict[str, tuple[float, str]] = {}
+    for name, fact in _families():
+        m = re.search(rf"(?<![\w.-]){re.escape(name)}(?![.\d])", sentence, re.IGNORECASE) if name.lower() in sentence.lower() else None
+        if not m or any(name.lower() in n.lower() for n in out):
+            continue
+        known = [(s, t) for s in fact["sizes"] if (t := _TOTAL_ACTIVE.match(s))]
+        named = [(s, t) for s, t in known if s.lower() in sentence.lower()]
+        dense = len({s for s in fact["sizes"] if s not in fact["moe"]})
+        pick = named or (known if len(known) == 1 and not dense else [])
+        if len(pick) == 1:
+            size, t = pick[0]
+            out[f"{fact['name']}-{size}" if named else fact["name"]] = (float(t["active"]), facts.cite(fact))
+    return [(n, a, s) for n, (a, s) in out.items()]
+
+
 @check(54)
 def attention_kind(brief: Brief) -> Iterator[Finding]:
     """Full attention where the family is hybrid, hybrid where it is not, and hybrid told as a trait of the mixtures only."""

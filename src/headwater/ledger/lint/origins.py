@@ -21,7 +21,7 @@ _KEYED = ("title", "points", "relation", "grade", "status", "")
 
 def _asserted(sentence: str, m: re.Match[str]) -> bool:
     """Neither negated, nor asked for, nor quoted as somebody else's reading."""
-    near = sentence[max(0, m.start() - 14) : m.start()]
+    near = re.split(r"[，,、]", sentence[max(0, m.start() - 14) : m.start()])[-1]
     return not (
         words.NEGATION.search(near)
         or _PROSPECT.search(near)
@@ -102,6 +102,30 @@ def confirmation_needs_a_shared_quantity(brief: Brief) -> Iterator[Finding]:
         )
 
 
+@check(52)
+def confirmation_between_items(brief: Brief) -> Iterator[Finding]:
+    """A sentence outside the increments lets two of them confirm each other, although they report no common quantity."""
+    increments = [i for i in brief.of("increment") if len(i.ids) <= 1]
+    for item in brief.of("contradiction", "handle", "summary_row", "adjacent"):
+        for piece in item.pieces:
+            for _, sentence in sentences(piece.text):
+                told = next((m for m in words.CONFIRM.finditer(sentence) if _asserted(sentence, m)), None)
+                keys = {n.key for n in names_in(sentence)}
+                two = [i for i in increments if i.name_keys & keys]
+                if not told or len(two) != 2 or re.search(r"同一|相同|same (?:metric|quantity|model|setting)", sentence, re.IGNORECASE):
+                    continue
+                measured = [{(m, q.direction) for qs in _by_work(brief, i).values() for q, s in qs for m in _measure(q, s)} for i in two]
+                if any(measured) and not _shared(measured):
+                    listed = "; ".join(f"{brief.subject(i)}: {', '.join(sorted({m for m, _ in ms}))}" for i, ms in zip(two, measured, strict=True))
+                    yield Finding(
+                        52,
+                        piece.place(told[0]),
+                        f'"{told[0]}", but the works report no common quantity ({listed})',
+                        "confirmation only where metric, direction and setting overlap",
+                        tuple(i.place for i in two),
+                    )
+
+
 def _shared(measured: list[set[tuple[str, int]]]) -> bool:
     for i, a in enumerate(measured):
         for b in measured[:i]:
@@ -141,7 +165,7 @@ def same_origin_counted_twice(brief: Brief) -> Iterator[Finding]:
     for place, names in independent:
         item = brief.item_at(place.line)
         for other, shared in same:
-            near = item is not None and item.line <= other.line <= item.end_line
+            near = other.line == place.line or (item is not None and item.line <= other.line <= item.end_line)
             if other != place and (near or names & shared):
                 yield Finding(
                     18, place, f'"{place.span}", but line {other.line} says "{other.span}"', "one origin counts once", (other,)

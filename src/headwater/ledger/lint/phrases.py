@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from headwater.ledger import facts
+from headwater.ledger.lint import words
 from headwater.ledger.lint.brief import Brief, Item, Piece
 from headwater.ledger.lint.finding import Finding
 from headwater.ledger.lint.registry import check
@@ -22,7 +23,13 @@ gpu cpu llm kv cache token tokens model models inference latency throughput atte
 serving request requests
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
-_SKIP = {"relation", "placement", "source", "links", "grade", "authors", "venue", "verdict", "boundary", "status", "title", "level"}
+_SKIP = {"relation", "placement", "source", "links", "grade", "authors", "venue", "verdict", "boundary", "status", "title", "level", "missing"}
+# how a number was obtained and what was read is said with the same words everywhere
+_LEVEL_WORDS = re.compile(
+    rf"{words.ABSTRACT_LEVEL.pattern}|正文未(?:读|取|获取|获)|未(?:读|取)正文|作者自报|作者自述|厂商(?:自述|口径)|证据级别\s*\d|"
+    r"(?:full text|body|pdf) (?:was )?not (?:yet )?(?:read|obtained|checked)|(?:author|vendor|self)[- ]reported|evidence level \d",
+    re.IGNORECASE,
+)
 WEIGHT = 12.0  # about six uncommon English words, or twelve Chinese characters
 
 
@@ -47,7 +54,10 @@ def _tokens(item: Item) -> list[_Token]:
     for piece in item.pieces:
         if piece.key in _SKIP:
             continue
+        levels = [m.span() for m in _LEVEL_WORDS.finditer(piece.text)]
         for m in _TOKEN.finditer(piece.text):
+            if any(a <= m.start() < b for a, b in levels):
+                continue
             word = m[0].lower()
             if word in {"。", "；", ";"} or word not in _GLUE:
                 out.append(_Token(word, piece, m.start(), m.end()))

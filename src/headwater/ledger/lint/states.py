@@ -16,6 +16,7 @@ from headwater.ledger.parse.ids import arxiv_ids
 _THIS_WORK = words.rx(
     r"^\W*(?:本文|本篇|该文|该工作|本工作|两篇|二者|均|都|this (?:work|paper|item)|both|it)\b|^\W*(?:本文|两篇|均|都|尚|仍|未)"
 )
+_UNLABELLED = re.compile(r"^\s*[-*•]?\s*[*_]*[^：:。，,]{1,20}[*_]*\s*[：:]")  # `relation to the document:` in front of a state
 _OTHER_BRIEF = words.rx(r"简报|e1prep|earlier brief|previous brief|brief of")
 
 
@@ -63,7 +64,7 @@ def _states_of_line(brief: Brief, line: int, text: str) -> Iterator[State]:
                     not names
                     and item
                     and item.kind == "increment"
-                    and (not head.strip(" •*-—·") or _THIS_WORK.search(head) or "status" in _key_at(item, line))
+                    and (not _UNLABELLED.sub("", head).strip(" •*-—·") or _THIS_WORK.search(head) or "status" in _key_at(item, line))
                 ):
                     names = item.names
                 ids = arxiv_ids(sentence[: m.end() + 30]) if item and item.kind in {"carry_over", "citable"} else []
@@ -205,6 +206,47 @@ def code_released_and_not_found(brief: Brief) -> Iterator[Finding]:
                 "name the repository, or keep the claim open in both places",
                 tuple(d.place for d in against),
             )
+
+
+@check(49)
+def summary_and_item(brief: Brief) -> Iterator[Finding]:
+    """The summary table gives an increment another state than the increment itself."""
+    own = {i.rank: i for i in brief.of("increment") if i.rank}
+    for row in brief.of("summary_row"):
+        item = own.get(row.rank)
+        if not item or not (row.name_keys & item.name_keys):
+            continue
+        table = brief.lines[row.line - 1]
+        for piece in item.get("status"):
+            a, b = _state_word(piece.text), _state_word(table)
+            if a and b and a[0] != b[0]:
+                yield Finding(
+                    49,
+                    Place(row.line, b[1]),
+                    f'{brief.subject(item)} is "{b[1]}" here and "{a[1]}" in line {piece.line}',
+                    "one state per work",
+                    (piece.place(a[1]),),
+                )
+
+
+@check(49)
+def new_and_anchored(brief: Brief) -> Iterator[Finding]:
+    """An increment's status says NET-new, a sentence of its own says that the document already has it."""
+    for item in brief.of("increment"):
+        status = next((p for p in item.get("status") if (word := _state_word(p.text)) and word[0] == "new"), None)
+        for line in range(item.line, item.end_line + 1) if status else ():
+            for s in _states_of_line(brief, line, brief.lines[line - 1]):
+                if status and s.state == "anchored" and s.key in item.name_keys and line != status.line:
+                    told = f'{brief.subject(item)} is "{status.text[:30]}" in line {status.line}, here it is anchored'
+                    yield Finding(49, s.place, told, "one state per work", (status.place(),))
+
+
+def _state_word(text: str) -> tuple[str, str] | None:
+    """(state, words) when a text names exactly one of NET-new, anchored, pending."""
+    found = [(s, m[0]) for s, p in (("new", words.NET_NEW), ("anchored", words.ANCHORED), ("pending", words.PENDING)) if (m := p.search(text))]
+    if {s for s, _ in found} == {"new", "pending"}:
+        found = found[:1]  # what is new waits to be anchored
+    return found[0] if len(found) == 1 else None
 
 
 @check(49)

@@ -100,10 +100,17 @@ def bracket_adds_up(brief: Brief) -> Iterator[Finding]:
                 )
 
 
+_SOURCE_ROW = re.compile(r"^\s{0,3}(?:[-*•✅|]|\d{1,2}[.)、])\s*(?P<p>(?:[\w.@-]+/)*[\w.@-]+\.(?:md|txt|xml|html?|json|bib))\b", re.ASCII)
+
+
 def source_counts(brief: Brief) -> set[int]:
     """Every number of sources that the lists support."""
     inc = {s.key for s in brief.sources.marked("included")}
     exc = {s.key for s in brief.sources.marked("not_included")}
+    if not inc and not exc:
+        listed = [t for s in brief.parsed.sections if s.kind == "source" for t in brief.lines[s.line : s.end_line]]
+        rows = [m["p"].lower() for m in map(_SOURCE_ROW.match, listed) if m]
+        return {len(rows), len(set(rows))}
     return {len(inc), len(inc | exc), len(inc) + len(exc)}
 
 
@@ -117,10 +124,13 @@ def footer_sources(brief: Brief) -> Iterator[Finding]:
         if brief.kind_at(line) not in {"footer", "status", "header"}:
             continue
         for m in re.finditer(
-            rf"(?P<n>{NUMBER})(?P<more>\s*\+|\s*余)?\s*(?:个|份|件)?\s*(?:来源|sources\b)(?!\s*[:：]\s*\d)", text, re.IGNORECASE
+            rf"(?P<n>{NUMBER})(?P<more>\s*\+|\s*余)?\s*(?:个|份|件)?\s*(?:来源|sources\b)(?!\s*[:：]?\s*\d)|"
+            rf"(?:来源|sources)\s*(?:checked\s*)?[:：]?\s*(?P<n2>{NUMBER})(?P<more2>\s*\+|\s*余)?\s*(?:个|份|件)(?=\s*[（(，。；;]|$)",
+            text,
+            re.IGNORECASE,
         ):
-            value = value_of(m["n"])
-            if value is None or value in fine or (m["more"] and value <= max(fine)):
+            value = value_of(m["n"] or m["n2"])
+            if value is None or value in fine or ((m["more"] or m["more2"]) and value <= max(fine)):
                 continue
             yield Finding(
                 47,
@@ -333,6 +343,26 @@ _SHARE = re.compile(
     rf"full|snippet|digest|card|body)[^，。；,;\d]{{0,14}})",
     re.IGNORECASE,
 )
+
+
+_LEVEL_COUNT = re.compile(
+    rf"(?P<what>摘要页级|摘要级|RSS\s*(?:摘要)?级?|TLDR\s*级?|线索级|搜索线索级|二手|转述级?|正文级|全文级)\s*"
+    rf"(?P<n>{NUMBER})\s*(?:份|条|篇|件|个)",
+    re.IGNORECASE,
+)
+
+
+@check(63)
+def labelled_density_adds_up(brief: Brief) -> Iterator[Finding]:
+    """`of 6 notes: abstracts 4, leads 3`: the parts exceed the whole. Levels of their own, each told once."""
+    for line, text in brief.text_lines():
+        for _, sentence in sentences(text):
+            m = _DENSITY.search(sentence)
+            total = value_of(m["n"] or m["m"]) if m else None
+            shares = list(_LEVEL_COUNT.finditer(sentence, m.end("n") if m and m["n"] else 0)) if total else []
+            added = sum(value_of(s["n"]) or 0 for s in shares)
+            if m and total and len(shares) > 1 and len({s["what"] for s in shares}) == len(shares) and added > total:
+                yield Finding(63, Place(line, m[0].strip()), f"the parts add up to {added} of {total}", f"parts that add up to {total}")
 
 
 @check(63)

@@ -67,7 +67,7 @@ SECTION_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"headline items|main entries|new entries"
         ),
     ),
-    ("status", rx(r"^状态$|^概况$|^状态概览$|^status$|^at a glance$|^overview$|^status overview$")),
+    ("status", rx(r"^(?:本轮|本批|今日|今晚|本日)?(?:状态|概况)$|^状态概览$|^status$|^at a glance$|^overview$|^status overview$")),
 )
 CANONICAL_TITLE = {
     "not_included": "source totals (checked / not included)",
@@ -107,6 +107,7 @@ LABEL_WORDS: tuple[tuple[str, str], ...] = (
         "boundary",
         r"证据边界(?:\s*[（(][^）)]*[）)])?|边界|局限|evidence boundary(?:\s*\([^)]*\))?|boundary|limits?|caveats?|limitations?",
     ),
+    ("missing", r"缺失证据|缺失项|缺失指标|缺证据|missing(?: evidence| metrics| numbers)?|not reported"),
     ("status", r"状态|status|state|disposition"),
     ("verdict", r"(?:[\w-]+\s*)?(?:判断|评语|裁定)|critic'?s verdict|verdict"),
     ("purpose", r"用途|purpose"),
@@ -177,6 +178,7 @@ CODE_DOUBT = rx(
     r"no (?:public |known |named )?(?:code|repository|repo)\b|(?:repository|repo|code)(?: name| link| location| url)? (?:is |"
     r"was |has )?(?:not|never|un|still un)\s?-?(?:been )?(?:named|found|given|linked|released|available|verified|stated|public|"
     r"located|published)|"
+    r"(?:code|repository|repo) (?:was |is |has been )?(?:announced|promised),? (?:but )?not (?:yet )?(?:public|released|available|out)|"
     r"without (?:a |any )?(?:link to )?(?:a )?(?:code|repository|repo)\b|could not find (?:the |a |any )?(?:code|repo)|"
     r"(?:names?|gives?|links?) no (?:code|repository|repo)"
 )
@@ -216,7 +218,8 @@ ABSTRACT_LEVEL = rx(
 BODY_LEVEL = rx(
     r"(?:正文|全文)(?:已|均已|都已)?(?:核查|核对|核实|核验|通读|精读|细读|阅读|读完|读过|查证|已读|已核)|(?:核查|核对|核实|通读|精读|细读|读完|读过|已读|读了)(?:了|过)?(?:其)?(?:正文|全文)|"
     r"full[- ]texts? (?:was |were |has been |have been )?(?:read|checked|verified|reviewed)|(?:read|checked|reviewed|verified) "
-    r"(?:in full|the (?:full (?:text|paper)|body|whole paper))|body[- ]?(?:was )?(?:checked|read|verified)|full[- ]text "
+    r"(?:in full|the (?:full (?:text|paper)|body|whole paper))|body[- ]?(?:was )?(?:checked|read|verified)|"
+    r"(?:whole|entire|full) (?:paper|pdf|article) (?:was |has been )?(?:read|checked)|full[- ]text "
     r"(?:check|reading|review)|read end to end"
 )
 PROVEN = rx(
@@ -228,12 +231,15 @@ SAME_ORIGIN = rx(
     r"同源|同一(?:来源|出处|源头|篇|份|条|家)|转述自|转载自|均(?:指向|出自|引自|转自|来自)同|复述|same (?:origin|source|press "
     r"release|post|article)|both (?:cite|quote|retell|repeat|derive|trace back)|retell|syndicated|one origin|trace[sd]? back to "
     r"(?:one|the same)|"
+    r"(?:posts?|notes?|articles?|blogs?|digests?|outlets?) (?:all |merely |only )?(?:repeat|quote|copy|echo)\b|"
     r"all (?:cite|quote|retell|repeat) the same"
 )
 CONFIRM = rx(
     r"(?:双重|双向|双方|双|三重|多重|多方|独立|两方|交叉|互相|相互|两份材料|两家)\s*(?:确认|验证|印证|佐证|证实|背书|互证)|互证|"
     r"(?:confirmed|verified|validated|corroborated) (?:twice|independently|by (?:both|two|three|multiple|several|independent))|"
-    r"(?:double|doubly|independent(?:ly)?|mutual(?:ly)?|cross)[- ]?(?:confirm|verif|validat|corroborat)\w*|both (?:papers |"
+    r"(?:double|doubly|independent(?:ly)?|mutual(?:ly)?|cross)[- ]?(?:confirm|verif|"
+    r"validat|corroborat)\w*|\bconfirm(?:s|ed)? (?:each other|one another)|"
+    r"both (?:papers |"
     r"works |sources |teams |systems |reports )?(?:confirm|corroborate|verify|validate|agree)|corroborat\w+ each other|"
     r"(?:two|three|several|multiple) independent (?:sources|confirmations|teams|reports)"
 )
@@ -269,8 +275,13 @@ MISSING_NUMBERS = rx(
     r"without (?:a |one |any )?(?:number|figure|quantit|measurement)|unquantified|qualitative only"
 )
 
+TASK = rx(
+    r"→|=>|需|应|建议|待|值得|任务|补证|读正文|核实|核查|复核|实测|测试|抽取|跟进|排队|should|need|must|task|todo|to do|read "
+    r"the|verify|check|measure|test|follow[- ]?up|action|next|queue|ask|request|extract|schedule"
+)
+
 FOOTER = rx(
-    r"(?:\d+|[一二三四五六七八九十]+)\+?\s*(?:个|份|件)?\s*(?:来源|sources?\b)|仅?只?写(?:此|本)?一?(?:个)?文件|未(?:改动|联网|"
+    r"(?:\d+|[一二三四五六七八九十]+)\+?\s*(?:个|份|件)?\s*(?:来源|sources?\b)|来源\s*[:：]?\s*\d+\s*(?:个|份|件)|仅?只?写(?:此|本)?一?(?:个)?文件|未(?:改动|联网|"
     r"修改)|only this file|nothing else (?:was )?(?:written|changed)|no network|untouched|"
     r"not (?:changed|touched)"
 )

@@ -366,6 +366,10 @@ class _Builder:
         cells = [c.strip() for c in line.strip().strip("|").split("|")]
         if all(re.fullmatch(r":?-+:?", c) for c in cells):
             return
+        below = self.lines[no] if no < len(self.lines) else ""
+        ruled = bool(re.fullmatch(r"\s*\|?(?:\s*:?-+:?\s*\|)+\s*:?-*:?\s*\|?\s*", below))
+        if not self.columns and not ruled and re.fullmatch(r"[A-Z]|\d{1,2}", cells[0]):
+            self.columns = [""] * len(cells)                             # a table without a heading begins with its first row
         if not self.columns:
             self.columns = [labels.column(c) for c in cells]
             section.loose.append(Field("columns", "", line.strip(), no, 0, len(line)))
