@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from headwater.core.jsonlines import encoded, numbered
+
 app = typer.Typer(no_args_is_help=True, help="Typed questions over states: from JSON lines, resumable; calibration; prompt wording.")
 
 
@@ -44,7 +46,7 @@ def run(
             for start in range(done, len(lines), batch):
                 answers = answer_lines(llm, lines[start : start + batch], str(temperatures) if temperatures else None)
                 failed += sum("error" in a for a in answers)
-                sink.write("".join(json.dumps(a, ensure_ascii=False) + "\n" for a in answers).encode())
+                sink.write(b"".join(encoded(a) for a in answers))
                 sink.flush()
                 bar.advance(task, len(answers))
     finally:
@@ -63,9 +65,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
         raise UserInputError(f"{file}: {e.strerror}", field=str(file)) from None
     except UnicodeDecodeError as e:
         raise UserInputError(f"{file}: not UTF-8 at byte {e.start}", field=str(file)) from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield number, line
+    yield from numbered(text)
 
 
 def _repair(target: Path) -> int:
@@ -150,25 +150,37 @@ def _samples(llm: Any, data: Path, number: int, line: str) -> list[Any]:
     import numpy as np
     from pydantic import ValidationError
 
-    from headwater.core.errors import UserInputError
+    from headwater.core.errors import HeadwaterError, UserInputError
     from headwater.decisions.calibration import Sample, bucket
     from headwater.serve.decide.systemone import SystemOneRequest, to_internal
+    from headwater.serve.errors import describe_validation
 
+    where = f"{data}: line {number}"
     try:
         body = json.loads(line)
-        truth = body.pop("truth")
-        body.pop("id", None)
+    except (ValueError, RecursionError) as e:
+        raise UserInputError(f"{where}: not valid JSON ({e})", field=str(data)) from None
+    truth = body.pop("truth", None) if isinstance(body, dict) else None
+    if not isinstance(truth, dict):
+        raise UserInputError(f"{where}: truth: an object of question name and right answer is needed", field=str(data))
+    body.pop("id", None)
+    try:
         request = to_internal(SystemOneRequest.model_validate({"model": "inline", **body}), own_limits=True)
-    except (ValueError, KeyError, TypeError, ValidationError) as e:
-        raise UserInputError(f"{data}: line {number}: {str(e).splitlines()[0]}", field=str(data)) from None
+        result = llm.decide_requests([(0, request)], None)[0][1]
+        if isinstance(result, HeadwaterError):
+            raise result
+    except ValidationError as e:
+        raise UserInputError(f"{where}: {describe_validation(list(e.errors(include_url=False)))[0]}", field=str(data)) from None
+    except HeadwaterError as e:
+        raise UserInputError(f"{where}: {e}", field=str(data)) from None
     out = []
-    for answer in llm.decide_requests([(0, request)], None)[0][1].answers:
+    for answer in result.answers:
         q = answer.question
         if q.name not in truth:
             continue
         values = [o.value for o in q.options]
         if truth[q.name] not in values:
-            raise UserInputError(f"{data}: line {number}: truth.{q.name}: {truth[q.name]!r} is none of {values[:8]}", field=str(data))
+            raise UserInputError(f"{where}: truth.{q.name}: {truth[q.name]!r} is none of {values[:8]}", field=str(data))
         right = values.index(truth[q.name])
         out.append(Sample(f"{q.kind}:{bucket(len(values))}", np.log(np.maximum(answer.probabilities, 1e-300)), right))
     return out

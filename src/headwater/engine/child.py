@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -32,7 +33,8 @@ def main(fd: int) -> int:
     try:
         client.start(lambda outputs: wire.send("outputs", outputs), lambda reason: _die(wire, reason))
     except HeadwaterError as e:
-        wire.send("failed", (str(e), e.exit_code, getattr(e, "field", None)))
+        with contextlib.suppress(OSError):                          # the parent found the same mistake first and has gone
+            wire.send("failed", (str(e), e.exit_code, getattr(e, "field", None)))
         return e.exit_code
     except BrokenPipeError:                                         # the parent gave up while we loaded
         return 0
