@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater.cli.batch import read_requests
-from headwater.cli.main import app
+from headwater.cli.main import app, main
 from headwater.core.jsonlines import encoded, numbered
 
 RUN = CliRunner()
@@ -66,3 +66,14 @@ def test_calibrate_names_the_line_that_it_cannot_use(tmp_path, line) -> None:
     file.write_text(line + "\n")
     result = RUN.invoke(app, ["decide", "calibrate", str(file), "--out", str(tmp_path / "t.json"), "--model", "echo"])
     assert result.exit_code and f"{file}: line 1: " in str(result.exception)
+
+
+@pytest.mark.parametrize("command", [["decide", "run"], ["decide", "calibrate"], ["run-batch"]])
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys, command) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(encoded({"custom_id": "a", **ASK, "body": body("hi")}))
+    out = tmp_path / "missing" / "out"
+    monkeypatch.setattr("sys.argv", ["headwater", *command, str(file), "--out", str(out), "--model", "echo"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2 and capsys.readouterr().err == f"headwater: {out}: No such file or directory\n"

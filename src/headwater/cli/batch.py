@@ -84,6 +84,7 @@ async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: 
     from headwater.serve.app import create_app
     from headwater.serve.settings import ServeSettings
 
+    target.open("ab").close()                                        # a place that cannot be written is known before the model is loaded
     front = build_front(EngineSpec(model=model))
     await front.start()
     gate = asyncio.Semaphore(parallel)

@@ -38,6 +38,7 @@ def run(
     console = Console(stderr=True)
     if done:
         console.print(f"{target} has {done:,} answers already; going on behind them")
+    target.open("ab").close()                                        # a place that cannot be written is known before the model is loaded
     llm = LLM(model)
     failed = 0
     try:
@@ -84,7 +85,7 @@ def answer_lines(llm: Any, lines: list[tuple[int, str]], temperatures: str | Non
     """One answer or error object per line; all states of the batch are in the engine together."""
     from pydantic import ValidationError
 
-    from headwater.core.errors import HeadwaterError
+    from headwater.core.errors import HeadwaterError, UserInputError
     from headwater.decisions.types import DecisionRequest
     from headwater.serve.decide.systemone import SystemOneRequest, response, to_internal
     from headwater.serve.errors import describe_validation
@@ -94,7 +95,9 @@ def answer_lines(llm: Any, lines: list[tuple[int, str]], temperatures: str | Non
     for i, (number, line) in enumerate(lines):
         try:
             body = json.loads(line)
-            out[i] = {"id": body.pop("id")} if isinstance(body, dict) and "id" in body else {"line": number}
+            if not isinstance(body, dict):
+                raise UserInputError("must be an object")
+            out[i] = {"id": body.pop("id")} if "id" in body else {"line": number}
             wanted.append((i, to_internal(SystemOneRequest.model_validate({"model": "inline", **body}), own_limits=True)))
         except ValidationError as e:
             out[i]["error"] = describe_validation(list(e.errors(include_url=False)))[0]
@@ -126,6 +129,8 @@ def calibrate(
     from headwater.decisions.calibration import Sample, Temperatures, fit, report
     from headwater.llm import LLM
 
+    if not out.parent.is_dir():                                      # known before hours of reading, without leaving an empty file
+        raise UserInputError(f"{out}: No such file or directory", field=str(out))
     llm = LLM(model)
     samples: list[Sample] = []
     for number, line in track(list(_lines(data)), description="decisions", console=Console(stderr=True)):

@@ -125,7 +125,7 @@ async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]
             raise UserInputError(f"label_token_ids: token id {t} is outside the vocabulary of {vocabulary:,}", field="label_token_ids")
     if len(set(labels)) != len(labels):
         raise UserInputError("label_token_ids: an id is there twice", field="label_token_ids")
-    items = [body.items] if isinstance(body.items, str) else body.items
+    items: list[Any] = [body.items] if isinstance(body.items, str) else list(body.items)
     as_ids = [_ids(front, body.query, x, body.item_first, f"items[{i}]") for i, x in enumerate(items)]
     for i, ids in enumerate(as_ids):
         if not 0 < len(ids) <= context:
