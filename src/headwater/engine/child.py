@@ -40,7 +40,11 @@ def main(fd: int) -> int:
         return 0
     gc.collect()
     gc.freeze()                                                     # what is loaded now stays; the collector need not look at it again
-    wire.send("info", client.info)
+    try:
+        wire.send("info", client.info)
+    except BrokenPipeError:                                         # the same, a moment later
+        client.close()
+        return 0
     threading.Thread(target=_beat, args=(client, wire), daemon=True, name="headwater-heartbeat").start()
     try:
         _serve(client, wire)
