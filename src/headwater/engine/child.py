@@ -21,8 +21,9 @@ from headwater.engine.wire import EVENT_KINDS, Wire
 
 
 def main(fd: int) -> int:
-    """-> exit code. The parent alone decides when we end: Ctrl-C in a terminal reaches both of us and is its business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """-> exit code. The parent alone decides when we end: Ctrl-C and a service manager's SIGTERM reach both of us, to drain is its business."""
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sig, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     wire = Wire(socket.socket(fileno=fd))
     first = wire.receive()
