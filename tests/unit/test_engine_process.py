@@ -63,6 +63,22 @@ def test_silence_and_standstill_are_told_apart_from_work() -> None:
     assert [restart_delay(n) for n in (1, 2, 3, 4, 99)] == [0.0, 1.0, 2.0, 4.0, 30.0]
 
 
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGINT])
+def test_signals_to_the_whole_process_group_leave_running_streams_to_the_drain(sig: signal.Signals) -> None:
+    async def go() -> int:
+        front = build_front(EngineSpec("echo"), process=True)
+        await front.start()
+        try:
+            async with front.submit(GenerateRequest(list(b"abc"), SamplingParams(max_tokens=1500, ignore_eos=True))) as stream:
+                n = len((await anext(stream)).token_ids)
+                os.kill(front.client.pid, sig)
+                return n + sum([len(d.token_ids) async for d in stream])
+        finally:
+            await front.close()
+
+    assert asyncio.run(go()) == 1500
+
+
 def test_a_child_answers_like_the_engine_in_this_process_and_a_killed_one_is_replaced() -> None:
     async def ask(front) -> list[int]:
         async with front.submit(GenerateRequest(list(b"abc"), PARAMS)) as stream:

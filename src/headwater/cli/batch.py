@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from headwater.core.jsonlines import encoded, numbered
+
 ALLOWED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/systemone", "/v1/decisions", "/v1/score", "/v1/rerank")
 
 
@@ -30,14 +32,12 @@ def read_requests(file: Path) -> list[dict[str, Any]]:
     from headwater.core.errors import UserInputError
 
     try:
-        lines = file.read_bytes().decode("utf-8").splitlines()
+        text = file.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise UserInputError(f"{file}: {e}", field=str(file)) from None
     out: list[dict[str, Any]] = []
     seen: set[str] = set()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in numbered(text):
         where = f"{file}: line {number}"
         try:
             item = json.loads(line)
@@ -59,7 +59,9 @@ def read_requests(file: Path) -> list[dict[str, Any]]:
 
 
 def _answered(target: Path) -> set[str]:
-    """custom_ids in `target`; what a crash left behind the last newline is cut off."""
+    """custom_ids in `target`; what a crash left behind the last newline is cut off. Raises UserInputError for a file of another kind."""
+    from headwater.core.errors import UserInputError
+
     if not target.exists():
         return set()
     data = target.read_bytes()
@@ -67,7 +69,10 @@ def _answered(target: Path) -> set[str]:
     if whole != len(data):
         with target.open("rb+") as f:
             f.truncate(whole)
-    return {json.loads(line)["custom_id"] for line in data[:whole].splitlines()}
+    try:
+        return {json.loads(line)["custom_id"] for _, line in numbered(data[:whole].decode("utf-8"))}
+    except (ValueError, KeyError, TypeError):
+        raise UserInputError(f"{target}: is not the output of a batch; remove it or name another --out", field=str(target)) from None
 
 
 async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: str, parallel: int) -> None:
@@ -79,6 +84,7 @@ async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: 
     from headwater.serve.app import create_app
     from headwater.serve.settings import ServeSettings
 
+    target.open("ab").close()                                        # a place that cannot be written is known before the model is loaded
     front = build_front(EngineSpec(model=model))
     await front.start()
     gate = asyncio.Semaphore(parallel)
@@ -86,7 +92,7 @@ async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: 
     console = Console(stderr=True)
     failed = 0
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://batch", timeout=None) as client:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://batch", timeout=None) as client:
             with Progress(console=console) as bar, target.open("ab") as sink:
                 task = bar.add_task("requests", total=total, completed=total - len(requests))
 
@@ -96,11 +102,11 @@ async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: 
                         body = {k: v for k, v in item["body"].items() if k != "model"}
                         if item["url"] in ("/v1/systemone", "/v1/decisions"):
                             body["model"] = front.model_info.name
-                        r = await client.post(item["url"], json=body)
+                        r = await client.post(item["url"], content=encoded(body), headers={"content-type": "application/json"})
                     failed += r.status_code != 200
                     response = {"status_code": r.status_code, "request_id": r.headers.get("x-request-id"), "body": r.json()}
                     line = {"id": f"batch_req_{item['custom_id']}", "custom_id": item["custom_id"], "response": response, "error": None}
-                    sink.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+                    sink.write(encoded(line))
                     sink.flush()
                     bar.advance(task)
 

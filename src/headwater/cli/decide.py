@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from headwater.core.jsonlines import encoded, numbered
+
 app = typer.Typer(no_args_is_help=True, help="Typed questions over states: from JSON lines, resumable; calibration; prompt wording.")
 
 
@@ -36,6 +38,7 @@ def run(
     console = Console(stderr=True)
     if done:
         console.print(f"{target} has {done:,} answers already; going on behind them")
+    target.open("ab").close()                                        # a place that cannot be written is known before the model is loaded
     llm = LLM(model)
     failed = 0
     try:
@@ -44,7 +47,7 @@ def run(
             for start in range(done, len(lines), batch):
                 answers = answer_lines(llm, lines[start : start + batch], str(temperatures) if temperatures else None)
                 failed += sum("error" in a for a in answers)
-                sink.write("".join(json.dumps(a, ensure_ascii=False) + "\n" for a in answers).encode())
+                sink.write(b"".join(encoded(a) for a in answers))
                 sink.flush()
                 bar.advance(task, len(answers))
     finally:
@@ -63,9 +66,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
         raise UserInputError(f"{file}: {e.strerror}", field=str(file)) from None
     except UnicodeDecodeError as e:
         raise UserInputError(f"{file}: not UTF-8 at byte {e.start}", field=str(file)) from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield number, line
+    yield from numbered(text)
 
 
 def _repair(target: Path) -> int:
@@ -84,7 +85,7 @@ def answer_lines(llm: Any, lines: list[tuple[int, str]], temperatures: str | Non
     """One answer or error object per line; all states of the batch are in the engine together."""
     from pydantic import ValidationError
 
-    from headwater.core.errors import HeadwaterError
+    from headwater.core.errors import HeadwaterError, UserInputError
     from headwater.decisions.types import DecisionRequest
     from headwater.serve.decide.systemone import SystemOneRequest, response, to_internal
     from headwater.serve.errors import describe_validation
@@ -94,7 +95,9 @@ def answer_lines(llm: Any, lines: list[tuple[int, str]], temperatures: str | Non
     for i, (number, line) in enumerate(lines):
         try:
             body = json.loads(line)
-            out[i] = {"id": body.pop("id")} if isinstance(body, dict) and "id" in body else {"line": number}
+            if not isinstance(body, dict):
+                raise UserInputError("must be an object")
+            out[i] = {"id": body.pop("id")} if "id" in body else {"line": number}
             wanted.append((i, to_internal(SystemOneRequest.model_validate({"model": "inline", **body}), own_limits=True)))
         except ValidationError as e:
             out[i]["error"] = describe_validation(list(e.errors(include_url=False)))[0]
@@ -126,6 +129,8 @@ def calibrate(
     from headwater.decisions.calibration import Sample, Temperatures, fit, report
     from headwater.llm import LLM
 
+    if not out.parent.is_dir():                                      # known before hours of reading, without leaving an empty file
+        raise UserInputError(f"{out}: No such file or directory", field=str(out))
     llm = LLM(model)
     samples: list[Sample] = []
     for number, line in track(list(_lines(data)), description="decisions", console=Console(stderr=True)):
@@ -150,25 +155,37 @@ def _samples(llm: Any, data: Path, number: int, line: str) -> list[Any]:
     import numpy as np
     from pydantic import ValidationError
 
-    from headwater.core.errors import UserInputError
+    from headwater.core.errors import HeadwaterError, UserInputError
     from headwater.decisions.calibration import Sample, bucket
     from headwater.serve.decide.systemone import SystemOneRequest, to_internal
+    from headwater.serve.errors import describe_validation
 
+    where = f"{data}: line {number}"
     try:
         body = json.loads(line)
-        truth = body.pop("truth")
-        body.pop("id", None)
+    except (ValueError, RecursionError) as e:
+        raise UserInputError(f"{where}: not valid JSON ({e})", field=str(data)) from None
+    truth = body.pop("truth", None) if isinstance(body, dict) else None
+    if not isinstance(truth, dict):
+        raise UserInputError(f"{where}: truth: an object of question name and right answer is needed", field=str(data))
+    body.pop("id", None)
+    try:
         request = to_internal(SystemOneRequest.model_validate({"model": "inline", **body}), own_limits=True)
-    except (ValueError, KeyError, TypeError, ValidationError) as e:
-        raise UserInputError(f"{data}: line {number}: {str(e).splitlines()[0]}", field=str(data)) from None
+        result = llm.decide_requests([(0, request)], None)[0][1]
+        if isinstance(result, HeadwaterError):
+            raise result
+    except ValidationError as e:
+        raise UserInputError(f"{where}: {describe_validation(list(e.errors(include_url=False)))[0]}", field=str(data)) from None
+    except HeadwaterError as e:
+        raise UserInputError(f"{where}: {e}", field=str(data)) from None
     out = []
-    for answer in llm.decide_requests([(0, request)], None)[0][1].answers:
+    for answer in result.answers:
         q = answer.question
         if q.name not in truth:
             continue
         values = [o.value for o in q.options]
         if truth[q.name] not in values:
-            raise UserInputError(f"{data}: line {number}: truth.{q.name}: {truth[q.name]!r} is none of {values[:8]}", field=str(data))
+            raise UserInputError(f"{where}: truth.{q.name}: {truth[q.name]!r} is none of {values[:8]}", field=str(data))
         right = values.index(truth[q.name])
         out.append(Sample(f"{q.kind}:{bucket(len(values))}", np.log(np.maximum(answer.probabilities, 1e-300)), right))
     return out

@@ -50,6 +50,11 @@ def main() -> None:
     except HeadwaterError as e:
         print(f"headwater: {e}", file=sys.stderr)
         sys.exit(e.exit_code)
+    except OSError as e:
+        if e.filename is None:
+            raise
+        print(f"headwater: {e.filename}: {e.strerror}", file=sys.stderr)      # a file that was named and cannot be read or written
+        sys.exit(2)
 
 
 if __name__ == "__main__":

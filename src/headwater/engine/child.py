@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -20,8 +21,9 @@ from headwater.engine.wire import EVENT_KINDS, Wire
 
 
 def main(fd: int) -> int:
-    """-> exit code. The parent alone decides when we end: Ctrl-C in a terminal reaches both of us and is its business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """-> exit code. The parent alone decides when we end: Ctrl-C and a service manager's SIGTERM reach both of us, to drain is its business."""
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(sig, signal.SIG_IGN)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     wire = Wire(socket.socket(fileno=fd))
     first = wire.receive()
@@ -32,13 +34,18 @@ def main(fd: int) -> int:
     try:
         client.start(lambda outputs: wire.send("outputs", outputs), lambda reason: _die(wire, reason))
     except HeadwaterError as e:
-        wire.send("failed", (str(e), e.exit_code, getattr(e, "field", None)))
+        with contextlib.suppress(OSError):                          # the parent found the same mistake first and has gone
+            wire.send("failed", (str(e), e.exit_code, getattr(e, "field", None)))
         return e.exit_code
     except BrokenPipeError:                                         # the parent gave up while we loaded
         return 0
     gc.collect()
     gc.freeze()                                                     # what is loaded now stays; the collector need not look at it again
-    wire.send("info", client.info)
+    try:
+        wire.send("info", client.info)
+    except BrokenPipeError:                                         # the same, a moment later
+        client.close()
+        return 0
     threading.Thread(target=_beat, args=(client, wire), daemon=True, name="headwater-heartbeat").start()
     try:
         _serve(client, wire)

@@ -12,6 +12,7 @@ import numpy as np
 from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError
 from headwater.core.params import SamplingParams, choice_seed
 from headwater.core.request import Output, ReadSpec, Request
+from headwater.core.unicode import encodable
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
 from headwater.engine.text import grammar_spec
 
@@ -59,6 +60,11 @@ def expand(
         raise ContextLengthError(
             f"max_tokens: {len(prompt):,} prompt tokens + {p.max_tokens:,} wanted = {both:,}; the model's context is {context:,}", "max_tokens"
         )
+    for name, texts in (("cache_salt", [g.cache_salt]), ("request_id", [g.request_id or ""]), ("stop", p.stop or ())):
+        for text in texts:
+            encodable(text, name)
+    if not -(2**31) <= g.priority < 2**31:                           # the scheduler keeps it as int32
+        raise UserInputError(f"priority: must be an integer from {-(2**31)} to {2**31 - 1}, got {g.priority}", "priority")
     for name in ("logit_bias", "allowed_token_ids", "stop_token_ids"):
         bad = [t for t in (getattr(p, name) or ()) if not 0 <= t < vocabulary]
         if bad:

@@ -138,8 +138,12 @@ class Front:
         if self.observer is not None:
             self.observer.arrived(stream.request_id, usage.prompt)
         if g.grammar is not None:
-            for r in requests:
-                self.client.compile(r.request_id, g.grammar)
+            try:
+                for r in requests:
+                    self.client.compile(r.request_id, g.grammar)
+            except Exception:
+                self._cancel(stream)                                 # it would wait for its grammar for ever
+                raise
         return stream
 
     def release(self, request_id: str) -> None:
@@ -211,7 +215,7 @@ class Front:
 
     # -- text ----------------------------------------------------------------------------------------------------------------------------
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **names: Any) -> list[int]:
+    def render_chat(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, /, **names: Any) -> list[int]:
         """See `TextModel.render_chat`."""
         return self.text.render_chat(messages, tools, **names)
 

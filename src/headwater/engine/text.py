@@ -51,6 +51,7 @@ class TextModel:
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
+        /,                                                           # options may have any name, even `self`
         *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,

@@ -32,6 +32,9 @@ def render(front: Front, body: ChatRequest, shape: Shape | None = None) -> list[
     for taken in ("messages", "tools", "add_generation_prompt", "continue_final_message"):
         if taken in names:
             raise UserInputError(f"chat_template_kwargs.{taken}: set it by the field of that name", field=f"chat_template_kwargs.{taken}")
+    documents = names.get("documents")
+    if documents is not None and not (isinstance(documents, list) and all(isinstance(d, dict) for d in documents)):
+        raise UserInputError("chat_template_kwargs.documents: must be a list of objects", field="chat_template_kwargs.documents")
     if body.reasoning_effort is not None:
         names.setdefault("reasoning_effort", body.reasoning_effort)
         if body.reasoning_effort == "none":

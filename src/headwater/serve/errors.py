@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -33,7 +34,7 @@ def status_of(error: BaseException) -> tuple[int, str, str | None]:
         return 404, "invalid_request_error", "model_not_found"
     if isinstance(error, ContextLengthError):
         return 400, "invalid_request_error", "context_length_exceeded"
-    if isinstance(error, UserInputError):
+    if isinstance(error, UserInputError | UnicodeEncodeError):
         return 400, "invalid_request_error", None
     if isinstance(error, CapacityError):
         return 429, "rate_limit_error", "overloaded"
@@ -45,7 +46,12 @@ def status_of(error: BaseException) -> tuple[int, str, str | None]:
 def error_object(error: BaseException) -> dict[str, Any]:
     """`{"error": {message, type, param, code}}`. Unforeseen exceptions show their kind, not their insides."""
     _, kind, code = status_of(error)
-    message = str(error) if isinstance(error, HeadwaterError) else f"internal error ({type(error).__name__}); the server's log has the details"
+    if isinstance(error, HeadwaterError):
+        message = str(error)
+    elif isinstance(error, UnicodeEncodeError):                     # JSON can spell what no encoding can carry; only a request brings it here
+        message = f"body: holds a lone surrogate (U+{ord(error.object[error.start]):04X}), which is no text"
+    else:
+        message = f"internal error ({type(error).__name__}); the server's log has the details"
     return {"error": {"message": message, "type": kind, "param": getattr(error, "field", None), "code": code}}
 
 
@@ -66,6 +72,17 @@ def plain_error(status: int, message: str, param: str | None = None, code: str |
     return json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)
 
 
+def in_dialect(request: Request, response: Response) -> Response:
+    """An error that no endpoint saw, in the shape that clients of this path read: Anthropic's below /v1/messages, Ollama's below /api."""
+    error = msgspec.json.decode(bytes(response.body))["error"]
+    path = request.url.path
+    if path.startswith("/v1/messages"):
+        return json_response({"type": "error", "error": {"type": error["type"], "message": error["message"]}}, response.status_code)
+    if path.startswith("/api/"):
+        return json_response({"error": error["message"]}, response.status_code)
+    return response
+
+
 def describe_validation(errors: list[Any]) -> tuple[str, str | None]:
     """pydantic's first complaint in one line -> (message, dotted field)."""
     first = errors[0]
@@ -82,18 +99,27 @@ def install(app: FastAPI) -> None:
     async def ours(request: Request, error: HeadwaterError) -> Response:
         return error_response(error)
 
+    @app.exception_handler(UnicodeEncodeError)
+    async def no_text(request: Request, error: UnicodeEncodeError) -> Response:
+        return in_dialect(request, error_response(error))
+
+    @app.exception_handler(ValidationError)
+    async def untranslatable(request: Request, error: ValidationError) -> Response:
+        # a dialect's body that passed its own check and is no chat request once translated
+        return in_dialect(request, plain_error(400, *describe_validation(list(error.errors()))))
+
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         errors = list(error.errors())
         if errors and errors[0].get("type") == "json_invalid":
-            return plain_error(400, f"body: not valid JSON ({errors[0].get('ctx', {}).get('error', 'cannot be parsed')})")
-        message, where = describe_validation(errors)
-        return plain_error(400, message, where)
+            why = errors[0].get("ctx", {}).get("error", "cannot be parsed")
+            return in_dialect(request, plain_error(400, f"body: not valid JSON ({why})"))
+        return in_dialect(request, plain_error(400, *describe_validation(errors)))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         message = error.detail if error.status_code != 404 else f"{request.url.path}: no such endpoint"
-        response = plain_error(error.status_code, str(message))
+        response = in_dialect(request, plain_error(error.status_code, str(message)))
         response.headers.update(error.headers or {})
         return response
 

@@ -73,12 +73,16 @@ def _texts(content: Any, where: str) -> str:
     """Text of a string or of text blocks; anything else is refused by name."""
     if content is None or isinstance(content, str):
         return content or ""
+    if not isinstance(content, list) or not all(isinstance(b, Block | dict) for b in content):
+        raise UserInputError(f"{where}: must be a text or a list of text blocks", field=where)
     out = []
     for i, b in enumerate(content):
         kind = b.type if isinstance(b, Block) else b.get("type")
         text = b.text if isinstance(b, Block) else b.get("text")
         if kind != "text":
             raise UserInputError(f"{where}[{i}].type: '{kind}' is not supported, this model reads text only", field=f"{where}[{i}].type")
+        if not isinstance(text, str | None):
+            raise UserInputError(f"{where}[{i}].text: must be a text", field=f"{where}[{i}].text")
         out.append(text or "")
     return "".join(out)
 
@@ -133,7 +137,7 @@ def to_chat(body: MessagesRequest) -> ChatRequest:
 def error_object(error: BaseException) -> dict[str, Any]:
     status, _, _ = errors.status_of(error)
     kinds = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 503: "overloaded_error"}
-    message = str(error) if isinstance(error, HeadwaterError) else f"internal error ({type(error).__name__})"
+    message = errors.error_object(error)["error"]["message"]
     return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": message}}
 
 

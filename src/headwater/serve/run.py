@@ -19,6 +19,7 @@ from headwater.serve.settings import ServeSettings
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
 DRAIN_SECONDS = 30.0
+BACKLOG = 2048                                                      # connections that wait to be accepted
 
 
 class Uvicorn(uvicorn.Server):
@@ -41,8 +42,12 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         s.bind((host, port))
     except OSError as e:
-        raise UserInputError(f"--port {port}: cannot listen on {host}:{port} ({e.strerror}); is another server running there?") from None
+        raise taken(host, port, e) from None
     return s
+
+
+def taken(host: str, port: int, error: OSError) -> UserInputError:
+    return UserInputError(f"--port {port}: cannot listen on {host}:{port} ({error.strerror}); is another server running there?")
 
 
 def run(spec: EngineSpec, settings: ServeSettings) -> None:
@@ -62,6 +67,11 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
     with console.status("loading …") as status:
         front = build_front(spec, process=True, progress=lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"))
         await front.start()
+    try:
+        sock.listen(BACKLOG)
+    except OSError as e:                                            # two may bind while neither listens: another one was ready first
+        await front.close()
+        raise taken(settings.host, settings.port, e) from None
     app = create_app(front, settings)
     server = Uvicorn(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(DRAIN_SECONDS), lifespan="off"))
     loop = asyncio.get_running_loop()

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from headwater.core.errors import HeadwaterError, UserInputError
+from headwater.core.unicode import encodable
 from headwater.text.vocab import UNUSED
 
 if TYPE_CHECKING:
@@ -61,17 +62,20 @@ class GrammarSpec:
             if not ok or not 0 < len(value) <= MAX_CHOICES:
                 raise UserInputError(f"{field}: a list of 1 to {MAX_CHOICES} texts would be right", field=field)
             source = json.dumps(list(value))
+            encodable("".join(value), field)
         elif kind == "json_schema":
             if not isinstance(value, dict | bool):
                 raise UserInputError(f"{field}: a JSON schema (an object) would be right", field=field)
             try:
                 source = json.dumps(value, allow_nan=False)
+                encodable(json.dumps(value, ensure_ascii=False), field)
             except (ValueError, TypeError, RecursionError):
                 raise UserInputError(f"{field}: the schema is no plain JSON", field=field) from None
         else:
             if not isinstance(value, str) or not value:
                 raise UserInputError(f"{field}: a {kind} as text would be right", field=field)
             source = value
+            encodable(source, field)
         if len(source) > MAX_SOURCE:
             raise UserInputError(f"{field}: {len(source):,} characters; at most {MAX_SOURCE:,} are allowed", field=field)
         return cls(kind, source)

@@ -10,10 +10,11 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
+from headwater.core.jsonlines import numbered
 from headwater.serve.context import server_of
 from headwater.serve.decide.run import decide
 from headwater.serve.decide.systemone import SystemOneRequest, error_body, response, to_internal
-from headwater.serve.errors import describe_validation, error_response
+from headwater.serve.errors import describe_validation, error_object, error_response
 from headwater.serve.sse import unless_client_leaves
 
 router = APIRouter()
@@ -26,7 +27,7 @@ def parse_lines(text: str) -> list[dict[str, Any]]:
     if text.lstrip().startswith("["):
         lines = [(f"[{i}]", json.dumps(x)) for i, x in enumerate(_load(text, "body"))]
     else:
-        lines = [(f"line {i}", x) for i, x in enumerate(text.splitlines(), 1) if x.strip()]
+        lines = [(f"line {i}", x) for i, x in numbered(text)]
     for where, line in lines:
         value = _load(line, where)
         if not isinstance(value, dict):
@@ -62,7 +63,13 @@ async def decisions_batch(request: Request) -> Response:
         except UnicodeDecodeError as e:
             raise UserInputError(f"body: not UTF-8 at byte {e.start}", field="body") from None
 
-        async def one(body: dict[str, Any]) -> dict[str, Any]:
+        async def one(body: dict[str, Any]) -> bytes:
+            try:
+                return msgspec.json.encode(await answer(body))
+            except UnicodeEncodeError as e:
+                return msgspec.json.encode({"error": {"message": error_object(e)["error"]["message"], "field": None, "status": 422}})
+
+        async def answer(body: dict[str, Any]) -> dict[str, Any]:
             try:
                 parsed = SystemOneRequest.model_validate({"model": server.names[0], **body})
                 result = await decide(server, to_internal(parsed, server.settings.own_decision_limits))
@@ -74,10 +81,10 @@ async def decisions_batch(request: Request) -> Response:
                 return {"error": {"message": str(e), "field": getattr(e, "field", None), "status": error_body(e)[0]}}
 
         answers = await unless_client_leaves(request, _all(asyncio.gather(*(one(b) for b in bodies))))
-        return Response(b"\n".join(msgspec.json.encode(a) for a in answers) + b"\n", media_type="application/jsonl")
+        return Response(b"\n".join(answers) + b"\n", media_type="application/jsonl")
     except HeadwaterError as e:
         return error_response(e)
 
 
-async def _all(work: Any) -> list[dict[str, Any]]:
+async def _all(work: Any) -> list[bytes]:
     return list(await work)

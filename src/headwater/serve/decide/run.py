@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from headwater.core.errors import UserInputError
 from headwater.decisions import decider
 from headwater.decisions.decider import ReadValue, Work
 from headwater.decisions.types import DecisionRequest, DecisionResult
 from headwater.engine.decisions import DecisionText, ReadOutcome, load_temperatures, requests_of, values_of
 from headwater.engine.front import Front, Stream
 from headwater.serve.context import Server
+
+MAX_QUESTIONS = 4096                                                # of one request, whatever its dialect: more would keep everybody else out
+SUBMIT_AT_ONCE = 64
 
 
 async def decide(server: Server, request: DecisionRequest) -> DecisionResult:
@@ -20,6 +24,9 @@ async def decide(server: Server, request: DecisionRequest) -> DecisionResult:
 
 async def decide_many(server: Server, requests: Sequence[DecisionRequest]) -> list[DecisionResult]:
     """Several states at once: all their reads are in the engine together."""
+    for request in requests:
+        if len(request.questions) > MAX_QUESTIONS:
+            raise UserInputError(f"questions: {len(request.questions):,} questions, at most {MAX_QUESTIONS:,} are allowed", "questions")
     front = server.front
     text, context = DecisionText(front.text), front.model_info.context
     plans = [await asyncio.to_thread(decider.plan, r, text, context) for r in requests]
@@ -33,7 +40,9 @@ async def read(front: Front, work: Work) -> list[ReadValue]:
     wanted = requests_of(work)
     streams: list[Stream] = []
     try:
-        for g in wanted.requests:
+        for i, g in enumerate(wanted.requests):
+            if i % SUBMIT_AT_ONCE == SUBMIT_AT_ONCE - 1:
+                await asyncio.sleep(0)                               # let other requests be heard
             streams.append(front.submit(g))
         outcomes = [await _collect(s) for s in streams]
     finally:

@@ -115,7 +115,7 @@ async def _pairs(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]:
 
 async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]:
     front = server.front
-    if body.query is None or body.items is None or not body.label_token_ids:
+    if body.query is None or not body.items or not body.label_token_ids:
         missing = next(n for n in ("query", "items", "label_token_ids") if not getattr(body, n))
         raise UserInputError(f"{missing}: is missing", field=missing)
     labels = body.label_token_ids
@@ -125,13 +125,11 @@ async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]
             raise UserInputError(f"label_token_ids: token id {t} is outside the vocabulary of {vocabulary:,}", field="label_token_ids")
     if len(set(labels)) != len(labels):
         raise UserInputError("label_token_ids: an id is there twice", field="label_token_ids")
-    items = [body.items] if isinstance(body.items, str) else body.items
-    as_ids = [_ids(front, body.query, x, body.item_first) for x in items]
+    items: list[Any] = [body.items] if isinstance(body.items, str) else list(body.items)
+    as_ids = [_ids(front, body.query, x, body.item_first, f"items[{i}]") for i, x in enumerate(items)]
     for i, ids in enumerate(as_ids):
         if not 0 < len(ids) <= context:
             raise ContextLengthError(f"items[{i}]: query and item are {len(ids):,} tokens, the context holds 1 to {context:,}", field=f"items[{i}]")
-        if ids.min() < 0 or ids.max() >= vocabulary:
-            raise UserInputError(f"items[{i}]: a token id is outside the vocabulary of {vocabulary:,}", field=f"items[{i}]")
     shortest = min(len(x) for x in as_ids)
     same = (np.stack([x[:shortest] for x in as_ids]) == as_ids[0][:shortest]).all(axis=0)
     shared = min(shortest - 1, shortest if same.all() else int(same.argmin())) if len(as_ids) > 1 else 0
@@ -152,10 +150,15 @@ async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]
     return {"object": "scoring", "model": model, "scores": scores, "usage": usage}
 
 
-def _ids(front: Any, query: str | list[int], item: str | list[int], item_first: bool) -> np.ndarray:
+def _ids(front: Any, query: str | list[int], item: str | list[int], item_first: bool, where: str) -> np.ndarray:
+    """int32 ids of query and item in their order. Raises UserInputError naming `where`."""
+    vocabulary = front.model_info.vocabulary
     if isinstance(query, str) != isinstance(item, str):
         raise UserInputError("items: query and items must both be text or both token ids", field="items")
     first, second = (item, query) if item_first else (query, item)
     if isinstance(first, str):
         return np.array(front.tokenize(first + str(second)), np.int32)
-    return np.array([*first, *second], np.int32)
+    ids = [*first, *second]
+    if any(not 0 <= int(t) < vocabulary for t in ids):
+        raise UserInputError(f"{where}: a token id is outside the vocabulary of {vocabulary:,}", field=where)
+    return np.array(ids, np.int32)
