@@ -9,7 +9,10 @@ from protocol import prompt, serve
 
 class LlamaCpp:
     def __init__(self, path, flash="0", ubatch="512", kv="f16"):
-        import llama_cpp as lib
+        try:
+            import llama_cpp as lib
+        except ImportError:
+            from ik_llama_cpp import _ctypes_api as lib
 
         self.lib, self.version = lib, getattr(lib, "__version__", "")
         lib.llama_backend_init()
@@ -32,10 +35,20 @@ class LlamaCpp:
             p.type_k = p.type_v = 8
         self.ctx = lib.llama_init_from_model(self.model, p)
         self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
+        self.new_memory = hasattr(lib, "llama_memory_clear")
         self.seed = 0
 
     def _clear(self):
-        self.lib.llama_memory_clear(self.lib.llama_get_memory(self.ctx), True)
+        if self.new_memory:
+            self.lib.llama_memory_clear(self.lib.llama_get_memory(self.ctx), True)
+        else:
+            self.lib.llama_kv_cache_clear(self.ctx)
+
+    def _share(self, source, target):
+        if self.new_memory:
+            self.lib.llama_memory_seq_cp(self.lib.llama_get_memory(self.ctx), source, target, -1, -1)
+        else:
+            self.lib.llama_kv_cache_seq_cp(self.ctx, source, target, -1, -1)
 
     def _run(self, items):
         """items: (id, position, sequences, logits wanted)."""
@@ -88,14 +101,13 @@ class LlamaCpp:
     def decisions(self, state, questions, length, warm):
         """Batched sequence copies: the state once, every question a sequence that starts as its copy."""
         self._clear()
-        memory = self.lib.llama_get_memory(self.ctx)
         asks = [prompt(length, 10_000 + self.seed * 100 + q) for q in range(questions)]
         begin = time.perf_counter()
         self._prompt(state)
         if warm:
             begin = time.perf_counter()
         for q in range(questions):
-            self.lib.llama_memory_seq_cp(memory, 0, q + 1, -1, -1)
+            self._share(0, q + 1)
         self._run([(t, state + i, [q + 1], i == length - 1) for q, ids in enumerate(asks) for i, t in enumerate(ids)])
         for q in range(questions):
             self.lib.llama_get_logits_ith(self.ctx, (q + 1) * length - 1)
