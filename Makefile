@@ -34,7 +34,7 @@ $(VENV)/.model: | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.installed: $(SOURCES) $(VENV)/.model
-	$(PIP) install --quiet .
+	$(PIP) install --quiet '.[grammar,hub]'
 	@touch $@
 
 $(VENV)/.test: $(SOURCES) $(VENV)/.model
