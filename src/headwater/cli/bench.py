@@ -293,3 +293,34 @@ def decide_load(
     Console().print(table)
     if json:
         json.write_text(dumps({"environment": environment(), "figures": result}, indent=1) + "\n", "utf-8")
+
+
+@app.command("decide-grid")
+def decide_grid(
+    model: str = MODEL,
+    n: list[int] = typer.Option([1, 4, 16, 64], "--n", min=1, help="Questions; may be given several times."),
+    state: list[int] = typer.Option([256, 1024, 4096], "--state", min=1, help="Tokens of the state; may be given several times."),
+    rounds: int = typer.Option(3, min=1, help="Repeats of every cell."),
+    json: Path = JSON,
+) -> None:
+    """Questions × state length, cold and warm, beside independent prompts, the prefix cache alone, and one constrained JSON generation."""
+    from json import dumps
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from headwater.bench.decide_grid import measure
+    from headwater.bench.report import environment
+    from headwater.llm import LLM
+
+    llm = LLM(model)
+    with Console(stderr=True).status("grid") as status:
+        rows = measure(llm, n, state, rounds, status.update)
+    llm.close()
+    table = Table("N", "state", "way", "p50 s", "p95 s", "logical", "computed", "peak MB", title=f"{model}: decisions, questions of 20 to 80 tokens")
+    for r in rows:
+        cells = (str(r["n"]), str(r["state"]), r["way"], f"{r['p50']:.3f}", f"{r['p95']:.3f}", f"{r['logical']:.0f}", f"{r['computed']:.0f}")
+        table.add_row(*cells, f"{r['peak_mb']:.0f}")
+    Console().print(table)
+    if json:
+        json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
