@@ -72,6 +72,11 @@ class Work:
     items: list[ReadItem] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
 
+    @property
+    def once(self) -> int:
+        """Tokens of the state once and of everything below it."""
+        return len(self.state_ids) + sum(len(i.ids) - i.parent_pos for i in self.items)
+
 
 def orders(question: Question, debias: str) -> list[tuple[int, ...]]:
     """Which option orders are asked: as given; given and reversed; or all cyclic shifts. Scores keep their order but for `reverse`."""
@@ -170,7 +175,5 @@ def _fill(answer: Answer, probabilities: np.ndarray) -> Answer:
 
 
 def _usage(work: Work, values: Sequence[ReadValue]) -> DecisionUsage:
-    state = len(work.state_ids)
     logical = sum(len(work.items[p.start].ids) for p in work.passes)
-    below = sum(len(i.ids) - i.parent_pos for i in work.items)
-    return DecisionUsage(logical, state + below, sum(v.computed for v in values), sum(v.cached for v in values))
+    return DecisionUsage(logical, work.once, sum(v.computed for v in values), sum(v.cached for v in values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -78,10 +79,7 @@ class DecisionRequest:
     def __post_init__(self) -> None:
         if not self.questions:
             raise UserInputError("questions: needs at least one question", field="questions")
-        names = [q.name for q in self.questions]
-        for name in names:
-            if names.count(name) > 1:
-                raise UserInputError(f"questions: the name {name!r} is there twice", field="questions")
+        need_distinct(q.name for q in self.questions)
         if not (self.temperature > 0 and np.isfinite(self.temperature)):
             raise UserInputError(f"temperature: must be a positive number, got {self.temperature!r}", field="temperature")
 
@@ -137,6 +135,23 @@ class DecisionResult:
         from headwater.decisions.annotations import fill
 
         return fill(form, self.answers)
+
+
+def first_twice(names: Iterable[str]) -> str | None:
+    """The name that is the first to come again, None where all are distinct."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def need_distinct(names: Iterable[str]) -> None:
+    """Raises UserInputError naming a question's name that is there twice."""
+    twice = first_twice(names)
+    if twice is not None:
+        raise UserInputError(f"questions: the name {twice!r} is there twice", field="questions")
 
 
 def as_text(value: Any, where: str) -> str:

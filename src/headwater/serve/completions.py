@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -170,5 +169,4 @@ class Writer:
                 choice["token_ids"] = p.ids
                 choice["prompt_token_ids"] = [int(t) for t in self.wanted[i].prompt]
             choices.append(choice)
-        await asyncio.sleep(0)
         return json_response({**self.head, "choices": choices, "usage": self.usage()}, headers=headers)

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from headwater.core.errors import CapacityError
+from headwater.engine.decisions import load_temperatures
 from headwater.engine.front import Front
 from headwater.obs.meter import Meter
 from headwater.serve.errors import NotFoundError
@@ -25,6 +26,7 @@ class Server:
         self.front = front
         self.settings = settings
         self.draining = False
+        self.temperatures = load_temperatures(settings.temperatures)
         self.meter = Meter(front.stats, self.names[0])
         front.observer = self.meter
 

@@ -26,13 +26,6 @@ router = APIRouter()
 MAX_STORED = 1000
 
 
-class TextFormat(Wire):
-    type: Literal["text", "json_object", "json_schema"] = "text"
-    name: str | None = None
-    schema_: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
 class TextOptions(Wire):
     format: dict[str, Any] | None = None
     verbosity: str | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -21,4 +21,3 @@ class ServeSettings:
     served_names: tuple[str, ...] = ()
     own_decision_limits: bool = False
     temperatures: str | None = None
-    extra: dict[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from headwater.core.errors import UserInputError
-from headwater.decisions.types import MAX_DEPTH
+from headwater.decisions.types import MAX_DEPTH, first_twice
 
 MAX_INFLATED = 32 * 2**20
 
@@ -46,8 +46,7 @@ def _no_constant(name: str) -> float:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
-        names = [k for k, _ in pairs]
-        raise ValueError(f"the name {next(n for n in names if names.count(n) > 1)!r} is there twice")
+        raise ValueError(f"the name {first_twice(k for k, _ in pairs)!r} is there twice")
     return out
 
 

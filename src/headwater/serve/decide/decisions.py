@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.decisions.annotations import yes_no
-from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
+from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text, need_distinct
 from headwater.serve.context import server_of
 from headwater.serve.decide import sglang
 from headwater.serve.decide.body import json_body
@@ -126,10 +126,7 @@ def question(i: int, q: Predicate | Choice | Score, own_limits: bool) -> Questio
 def to_internal(body: DecisionsRequest, own_limits: bool) -> DecisionRequest:
     if not own_limits and len(body.questions) > MAX_QUESTIONS:
         raise UserInputError(f"questions: {len(body.questions):,} questions, at most {MAX_QUESTIONS} are allowed", field="questions")
-    names = [q.name for q in body.questions if q.name is not None]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserInputError(f"questions: the name {name!r} is there twice", field="questions")
+    need_distinct(q.name for q in body.questions if q.name is not None)
     return DecisionRequest(
         state_text(body.input), [question(i, q, own_limits) for i, q in enumerate(body.questions)], body.x_prompt_format_version,
         debias=body.x_debias, labels=body.x_labels, label_mass=body.x_label_mass, return_ids=body.x_return_token_ids, cache_salt=body.x_cache_salt,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headwater.core.errors import UserInputError
 from headwater.decisions import decider
 from headwater.decisions.decider import ReadValue, Work
 from headwater.decisions.types import DecisionRequest, DecisionResult
-from headwater.engine.decisions import DecisionText, ReadOutcome, load_temperatures, requests_of, values_of
+from headwater.engine.decisions import DecisionText, ReadOutcome, requests_of, values_of
 from headwater.engine.front import Front, Stream
 from headwater.serve.context import Server
 
@@ -17,12 +17,14 @@ MAX_QUESTIONS = 4096                                                # of one req
 SUBMIT_AT_ONCE = 64
 
 
-async def decide(server: Server, request: DecisionRequest) -> DecisionResult:
-    """Plan, read, answer. Raises the core errors of `decider.plan` and of the engine."""
-    return (await decide_many(server, [request]))[0]
+async def decide(server: Server, request: DecisionRequest, check: Callable[[Work], None] | None = None) -> DecisionResult:
+    """Plan, read, answer. Raises the core errors of `decider.plan` and of the engine, and what `check` (a dialect's limits) raises of the plan."""
+    return (await decide_many(server, [request], check))[0]
 
 
-async def decide_many(server: Server, requests: Sequence[DecisionRequest]) -> list[DecisionResult]:
+async def decide_many(
+    server: Server, requests: Sequence[DecisionRequest], check: Callable[[Work], None] | None = None
+) -> list[DecisionResult]:
     """Several states at once: all their reads are in the engine together."""
     for request in requests:
         if len(request.questions) > MAX_QUESTIONS:
@@ -30,9 +32,11 @@ async def decide_many(server: Server, requests: Sequence[DecisionRequest]) -> li
     front = server.front
     text, context = DecisionText(front.text), front.model_info.context
     plans = [await asyncio.to_thread(decider.plan, r, text, context) for r in requests]
+    for plan in plans:
+        if check is not None:
+            check(plan)
     values = await asyncio.gather(*(read(front, plan) for plan in plans))
-    temperatures = load_temperatures(server.settings.temperatures)
-    return [decider.finish(plan, v, temperatures) for plan, v in zip(plans, values, strict=True)]
+    return [decider.finish(plan, v, server.temperatures) for plan, v in zip(plans, values, strict=True)]
 
 
 async def read(front: Front, work: Work) -> list[ReadValue]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from headwater.core.errors import ContextLengthError, HeadwaterError, UserInputError
 from headwater.decisions.annotations import yes_no
+from headwater.decisions.decider import Work
 from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import Server, server_of
 from headwater.serve.decide.body import json_body
@@ -20,7 +21,7 @@ from headwater.serve.sse import unless_client_leaves
 router = APIRouter()
 Content = str | dict[str, Any] | list[Any]
 MAX_OPTIONS, MAX_LEVELS = 255, 10
-MAX_REQUEST_TOKENS, MAX_QUESTION_TOKENS = 65_536, 32_768
+MAX_REQUEST_TOKENS = 65_536
 
 
 class Strict(BaseModel):
@@ -172,8 +173,7 @@ async def systemone(request: Request) -> Response:
         model = server.check_model(None if body.model.startswith("jev") else body.model)
         server.admit()
         wanted = to_internal(body, server.settings.own_decision_limits)
-        result = await unless_client_leaves(request, decide(server, wanted))
-        _check_limits(result, server.settings.own_decision_limits)
+        result = await unless_client_leaves(request, decide(server, wanted, None if server.settings.own_decision_limits else check_limits))
         return json_response(response(model, result), headers=ids)
     except HeadwaterError as e:
         status, content = error_body(e)
@@ -182,9 +182,10 @@ async def systemone(request: Request) -> Response:
         return json_response(content, status, headers)
 
 
-def _check_limits(result: DecisionResult, own_limits: bool) -> None:
-    if not own_limits and result.usage.once > MAX_REQUEST_TOKENS:
-        raise ContextLengthError(f"state and questions are {result.usage.once:,} tokens, at most {MAX_REQUEST_TOKENS:,} are allowed", field="state")
+def check_limits(work: Work) -> None:
+    """The dialect's token limit, before anything is computed."""
+    if work.once > MAX_REQUEST_TOKENS:
+        raise ContextLengthError(f"state and questions are {work.once:,} tokens, at most {MAX_REQUEST_TOKENS:,} are allowed", field="state")
 
 
 def _plain(error: dict[str, Any]) -> dict[str, Any]:
