@@ -7,7 +7,7 @@ import pytest
 
 from headwater.llm import LLM, SamplingParams
 
-DRAFTS = ["ngram", "suffix", "suffix+ngram:shortest=1,longest=3"]
+DRAFTS = ["ngram:shortest=1", "suffix", "suffix+ngram:shortest=1,longest=3"]
 
 
 def params(rng: random.Random) -> SamplingParams:
@@ -31,13 +31,21 @@ def said(llm: LLM, prompts: list[list[int]], ps: list[SamplingParams]) -> list:
     ]
 
 
+def eager(llm: LLM) -> LLM:
+    """Guesses at a fixed price: what a step costs on this machine in this minute must not decide what a test sees."""
+    llm.engine.scheduler.guesser.cost = None
+    return llm
+
+
 def compare(model: str, draft: str, requests: int, seed: int, vocabulary: int, **fields) -> float:
-    """-> accepted per drafted token."""
+    """Each batch is asked twice, so that the second time past outputs are there to draft from -> accepted per drafted token."""
     rng = random.Random(seed)
-    plain, fast = LLM(model, **fields), LLM(model, draft=draft, **fields)
+    plain, fast = LLM(model, **fields), eager(LLM(model, draft=draft, **fields))
     for _ in range(0, requests, 5):
         prompts, ps = [prompt(rng, vocabulary) for _ in range(5)], [params(rng) for _ in range(5)]
-        assert said(fast, prompts, ps) == said(plain, prompts, ps), f"seed {seed}"
+        expected = said(plain, prompts, ps)
+        assert said(fast, prompts, ps) == expected, f"seed {seed}"
+        assert said(fast, prompts, ps) == expected, f"seed {seed}, second time"
     counts = fast.engine.scheduler.guesser.counts
     plain.close()
     fast.close()
@@ -47,7 +55,8 @@ def compare(model: str, draft: str, requests: int, seed: int, vocabulary: int, *
 
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_drafts_never_change_an_answer_of_the_echo_family(draft) -> None:
-    compare("echo", draft, 60, random.randrange(2**32), 200)
+    alpha = compare("echo", draft, 60, random.randrange(2**32), 200)
+    assert alpha > 0 or "suffix" not in draft
 
 
 @pytest.mark.slow
@@ -59,7 +68,7 @@ def test_drafts_never_change_an_answer_of_a_real_model(smollm2, draft) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_repeats_itself_is_guessed_well(smollm2) -> None:
-    llm = LLM(str(smollm2), draft="suffix", context=1024)
+    llm = eager(LLM(str(smollm2), draft="suffix", context=1024))
     llm.generate(np.array([9, 20, 31, 42] * 20, np.int32), SamplingParams(temperature=0, max_tokens=120, ignore_eos=True))
     counts = llm.engine.scheduler.guesser.counts
     llm.close()
