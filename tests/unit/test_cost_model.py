@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.core.cost import LearnedCost, LinearCost, columns, non_negative
+from headwater.core.cost import KNEE, LearnedCost, LinearCost, columns, non_negative
 from headwater.core.plan import StepFeatures
 
 TRUE = LinearCost((3e-3, 9e-4, -5e-4, 4e-5, 8e-5, 2e-8, 0.0))
@@ -52,6 +52,27 @@ def test_a_machine_that_becomes_slower_is_learned() -> None:
         learned.learn(f, 20 * TRUE.step_seconds(f))
     f = StepFeatures(64, 2, 2, 5000)
     assert learned.step_seconds(f) == pytest.approx(20 * TRUE.step_seconds(f), rel=0.1)
+
+
+def test_a_budget_is_held_against_more_than_the_prediction_while_predictions_miss() -> None:
+    rng, learned = np.random.default_rng(5), LearnedCost()
+    over = late = 0
+    for i, f in enumerate(steps(3000)):
+        slow = 1.25 if i // 40 % 2 else 1.0                          # a neighbour comes and goes
+        seconds = TRUE.step_seconds(f) * slow * float(np.exp(0.05 * rng.standard_normal()))
+        if i > 300 and f.tokens > KNEE:
+            over += seconds > learned.bound_seconds(f)
+            late += seconds > learned.step_seconds(f)
+        learned.learn(f, seconds)
+    assert over < 0.03 * 2700 * 0.75 and late > 0.3 * 2700 * 0.75
+
+
+def test_a_bound_is_the_prediction_once_predictions_hold() -> None:
+    learned = LearnedCost()
+    for f in steps(2000):
+        learned.learn(f, TRUE.step_seconds(f))
+    f = StepFeatures(200, 4, 4, 60_000)
+    assert learned.bound_seconds(f) == pytest.approx(learned.step_seconds(f), rel=0.03)
 
 
 @given(st.lists(st.tuples(st.integers(1, 600), st.integers(1, 40), st.floats(1e-5, 2.0)), min_size=1, max_size=60))

@@ -11,6 +11,7 @@ from headwater.core.plan import StepFeatures, StepPlan, Want
 
 KNEE = 16                         # tokens up to which a step is bound by reading the weights, not by arithmetic
 _ODD_STEPS = 8                    # so many far too slow steps in a row are an accident
+LEAST_MARGIN, MOST_MARGIN = math.log(0.8), math.log(2.0)
 _SAMPLE, _READ = int(Want.SAMPLE), int(Want.READ)                  # plain ints: numpy is slow with enum members
 SPEED_STEPS = 32                  # first steps that tell how fast the machine is against the prior
 NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
@@ -61,8 +62,30 @@ class LinearCost:
         knee = c * (f.tokens - KNEE) if f.tokens > KNEE else 0.0
         return a + b * f.tokens + knee + d * f.rows + e * f.reads + g * f.kv_positions + h * f.guesses
 
+    def bound_seconds(self, f: StepFeatures) -> float:
+        """Fixed numbers are certain."""
+        return self.step_seconds(f)
+
     def learn(self, f: StepFeatures, seconds: float) -> None:
         """Fixed numbers do not learn."""
+
+
+@dataclass(slots=True)
+class Misses:
+    """By how much predictions of big steps miss lately, in logarithms of seconds / prediction: running mean and mean deviation with the gains that
+    RFC 6298 uses for round trips, since a shared machine is slow for many steps in a row and then is not."""
+
+    mean: float = 0.0
+    deviation: float = 0.1
+
+    def learn(self, predicted: float, seconds: float) -> None:
+        miss = math.log(seconds / predicted)
+        self.deviation += (abs(miss - self.mean) - self.deviation) / 4
+        self.mean += (miss - self.mean) / 8
+
+    def margin(self) -> float:
+        """Factor on a prediction. Never below 0.8: luck is not a reason to plan long steps; at most 2: an accident is not one to plan short ones."""
+        return math.exp(min(max(self.mean + 3 * self.deviation, LEAST_MARGIN), MOST_MARGIN))
 
 
 @dataclass(slots=True)
@@ -85,6 +108,7 @@ class LearnedCost:
     _log_speed: float = field(default=0.0, init=False, repr=False)   # mean of log(seconds / prior) over the first steps
     _refit_at: int = field(default=4, init=False, repr=False)
     _odd: int = field(default=0, init=False, repr=False)
+    _misses: Misses = field(default_factory=Misses, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._gram = np.zeros((len(NAMES), len(NAMES)))
@@ -104,6 +128,10 @@ class LearnedCost:
         """Predicted seconds of a step."""
         return self._fit.step_seconds(f)
 
+    def bound_seconds(self, f: StepFeatures) -> float:
+        """The prediction, raised by what predictions of steps beyond the knee missed lately."""
+        return self._fit.step_seconds(f) * self._misses.margin()
+
     def learn(self, f: StepFeatures, seconds: float) -> None:
         """A step with these features took `seconds`. Single steps of ten times the prediction (a paused machine) are left out once warm; a run of
         them is a slower machine and counts."""
@@ -111,6 +139,8 @@ class LearnedCost:
         self._odd = self._odd + 1 if odd else 0
         if seconds <= 0 or 0 < self._odd <= _ODD_STEPS:
             return
+        if f.tokens > KNEE:
+            self._misses.learn(max(self.step_seconds(f), 1e-9), seconds)
         fade = 1.0 - 1.0 / self.memory
         for a in (self._gram, self._moment, self._prior_gram, self._prior_moment):
             a *= fade
