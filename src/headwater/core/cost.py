@@ -14,7 +14,7 @@ _ODD_STEPS = 8                    # so many far too slow steps in a row are an a
 LEAST_MARGIN, MOST_MARGIN = math.log(0.8), math.log(2.0)
 _SAMPLE, _READ = int(Want.SAMPLE), int(Want.READ)                  # plain ints: numpy is slow with enum members
 SPEED_STEPS = 32                  # first steps that tell how fast the machine is against the prior
-NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess")
+NAMES = ("step", "token", "token_beyond_knee", "row", "read", "kv_position", "guess", "kv_held")
 
 
 def features(plan: StepPlan) -> StepFeatures:
@@ -23,12 +23,12 @@ def features(plan: StepPlan) -> StepFeatures:
     context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
     sampled = (plan.want & _SAMPLE) != 0
     reads = int((plan.n_guess[sampled] + 1).sum()) + int(np.count_nonzero(plan.want & _READ))
-    return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()))
+    return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()), int((plan.n_done + n).sum()))
 
 
 def columns(f: StepFeatures) -> tuple[float, ...]:
     """The features as the terms of a piecewise linear model, in the order of NAMES."""
-    return (1.0, f.tokens, max(f.tokens - KNEE, 0), f.rows, f.reads, f.kv_positions, f.guesses)
+    return (1.0, f.tokens, max(f.tokens - KNEE, 0), f.rows, f.reads, f.kv_positions, f.guesses, f.kv_held)
 
 
 def non_negative(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
@@ -54,13 +54,13 @@ def non_negative(gram: np.ndarray, moment: np.ndarray) -> np.ndarray:
 class LinearCost:
     """Fixed coefficients (seconds per term, in the order of NAMES)."""
 
-    coefficients: tuple[float, ...] = (2e-3, 4e-4, 0.0, 2e-5, 5e-5, 1e-8, 0.0)
+    coefficients: tuple[float, ...] = (2e-3, 4e-4, 0.0, 2e-5, 5e-5, 1e-8, 0.0, 1e-8)
 
     def step_seconds(self, f: StepFeatures) -> float:
         """Predicted seconds of a step."""
-        a, b, c, d, e, g, h = self.coefficients
+        a, b, c, d, e, g, h, k = self.coefficients
         knee = c * (f.tokens - KNEE) if f.tokens > KNEE else 0.0
-        return a + b * f.tokens + knee + d * f.rows + e * f.reads + g * f.kv_positions + h * f.guesses
+        return a + b * f.tokens + knee + d * f.rows + e * f.reads + g * f.kv_positions + h * f.guesses + k * f.kv_held
 
     def bound_seconds(self, f: StepFeatures) -> float:
         """Fixed numbers are certain."""
@@ -90,7 +90,7 @@ class Misses:
 
 @dataclass(slots=True)
 class LearnedCost:
-    """Piecewise linear costs learned online: least squares over terms weighted by 1 / seconds (relative errors), old steps fade.
+    """Piecewise linear costs learned online: least squares over relative errors, old steps fade.
 
     prior: coefficients believed before any step, weighted like `prior_steps` typical steps; as the first steps come, its speed (not its shape)
     follows theirs, or on a machine ten times slower its relative weight would be a hundredfold. memory: steps after which a step counts 1/e.
@@ -113,16 +113,19 @@ class LearnedCost:
     def __post_init__(self) -> None:
         self._gram = np.zeros((len(NAMES), len(NAMES)))
         self._moment = np.zeros(len(NAMES))
-        for f in (StepFeatures(1, 1, 1, 100), StepFeatures(8, 8, 8, 4000), StepFeatures(64, 1, 1, 4000), StepFeatures(512, 4, 2, 200_000)):
+        self._fit = self.prior
+        for f in (StepFeatures(1, 1, 1, 100, 0, 100), StepFeatures(8, 8, 8, 4000, 0, 4000), StepFeatures(64, 1, 1, 4000, 0, 94),
+                  StepFeatures(512, 4, 2, 200_000, 0, 2000)):
             self._add(f, self.prior.step_seconds(f), self.prior_steps / 4)
         self._prior_gram, self._prior_moment = self._gram, self._moment
         self._gram, self._moment = np.zeros_like(self._gram), np.zeros_like(self._moment)
-        self._fit = self.prior
 
     def _add(self, f: StepFeatures, seconds: float, weight: float) -> None:
-        x = np.array(columns(f)) / seconds
+        # relative to the prediction: relative to what was seen, slow steps would weigh little and the mean come out too low
+        scale = min(max(self._fit.step_seconds(f), seconds / 2), 2 * seconds)
+        x = np.array(columns(f)) / scale
         self._gram += weight * np.outer(x, x)
-        self._moment += weight * x
+        self._moment += weight * (seconds / scale) * x
 
     def step_seconds(self, f: StepFeatures) -> float:
         """Predicted seconds of a step."""

@@ -91,13 +91,15 @@ class StepPlan:
 
 @dataclass(slots=True)
 class StepFeatures:
-    """What a step costs by: new tokens, rows, read rows of the output matrix, KV positions read (sum over new tokens of their context)."""
+    """What a step costs by: new tokens, rows, read rows of the output matrix, KV positions attended to (sum over new tokens of their context:
+    arithmetic), guessed tokens, KV positions held by the rows (each read from memory once, however many new tokens attend to it)."""
 
     tokens: int
     rows: int
     reads: int
     kv_positions: int
     guesses: int = 0
+    kv_held: int = 0
 
 
 @dataclass(slots=True)

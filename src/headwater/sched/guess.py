@@ -105,8 +105,8 @@ class Guesser:
         assert self.rows is not None
         n = len(idx)
         context = int(self.rows.known[idx].sum())
-        plain = self.cost.step_seconds(StepFeatures(n, n, n, context))
-        more = self.cost.step_seconds(StepFeatures(n + 4 * n, n, n + 4 * n, 5 * context, 4 * n))
+        plain = self.cost.step_seconds(StepFeatures(n, n, n, context, 0, context))
+        more = self.cost.step_seconds(StepFeatures(n + 4 * n, n, n + 4 * n, 5 * context, 4 * n, context))
         return max(0.01, (more - plain) / (4 * n) / (plain / n)) if plain > 0 else 0.25
 
     def _catch_up(self, row: int) -> _RowState:
