@@ -151,12 +151,18 @@ class Scheduler:
         if plan is None or result.step != plan.step:
             return self.drain()
         self._flight = None
+        if self.guesser is not None:
+            self.guesser.verified(plan, result)
         outputs = self._settler.apply(plan, self._planner.borders, result, now)
+        if self.guesser is not None:
+            self.guesser.close(outputs)
         return self.drain() + outputs
 
     def drain(self) -> list[Output]:
         """Outputs that no step brought."""
         out, self._board.outbox = self._board.outbox, []
+        if self.guesser is not None:
+            self.guesser.close(out)
         return out
 
     def wake_at(self) -> float | None:

@@ -10,10 +10,14 @@ import numpy as np
 
 @dataclass(slots=True)
 class Draft:
-    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none)."""
+    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none).
+
+    source: under which name it is counted (`ngram`, `suffix`, `ssr_prefix`, `ssr_suffix`, `forced`, `model`).
+    """
 
     ids: np.ndarray
     match: int = 0
+    source: str = "other"
 
 
 NOTHING = Draft(np.zeros(0, np.int32))
