@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class DraftPass(NamedTuple):
+    """What one target pass of one decoding row checked: guesses, how many held, whose they were (no guesses: 0, 0, "")."""
+
+    drafted: int
+    accepted: int
+    source: str
 
 
 @dataclass(slots=True)
 class DraftCounts:
     """passes: target passes over decoding rows (one row in one step); tokens: what they drew, accepted drafts included. by_source: source ->
-    (drafted, accepted); by_position[i]: (reached, accepted) at place i of a draft, reached = all guesses before it held; lengths: draft length -> how often it was verified (0 = none).
+    (drafted, accepted); by_position[i]: (reached, accepted) at place i of a draft, reached = all guesses before it held; lengths: draft
+    length -> how often it was verified (0 = none).
 
     Values are replaced, never changed in place, so that another thread may take a `copy` at any time.
     """
@@ -29,23 +38,30 @@ class DraftCounts:
             return
         d, a = self.by_source.get(source, (0, 0))
         self.by_source[source] = (d + drafted, a + accepted)
-        self.by_position += [(0, 0)] * (drafted - len(self.by_position))
-        for i in range(min(accepted + 1, drafted)):
+        places = min(accepted + 1, drafted)
+        self.by_position += [(0, 0)] * (places - len(self.by_position))
+        for i in range(places):
             r, a = self.by_position[i]
             self.by_position[i] = (r + 1, a + (i < accepted))
 
-    def join(self, other: DraftCounts) -> None:
-        """Add another's counts."""
-        self.passes += other.passes
-        self.tokens += other.tokens
-        for source, (d, a) in other.by_source.items():
-            mine = self.by_source.get(source, (0, 0))
-            self.by_source[source] = (mine[0] + d, mine[1] + a)
-        self.by_position += [(0, 0)] * (len(other.by_position) - len(self.by_position))
-        for i, (r, a) in enumerate(other.by_position):
-            self.by_position[i] = (self.by_position[i][0] + r, self.by_position[i][1] + a)
-        for n, times in other.lengths.items():
-            self.lengths[n] = self.lengths.get(n, 0) + times
+    @classmethod
+    def total(cls, parts: list[DraftCounts]) -> DraftCounts | None:
+        """The sum; None of nothing."""
+        if not parts:
+            return None
+        out = cls()
+        for p in parts:
+            out.passes += p.passes
+            out.tokens += p.tokens
+            for s, (d, a) in p.by_source.items():
+                before = out.by_source.get(s, (0, 0))
+                out.by_source[s] = (before[0] + d, before[1] + a)
+            out.by_position += [(0, 0)] * (len(p.by_position) - len(out.by_position))
+            for i, (r, a) in enumerate(p.by_position):
+                out.by_position[i] = (out.by_position[i][0] + r, out.by_position[i][1] + a)
+            for n, times in p.lengths.items():
+                out.lengths[n] = out.lengths.get(n, 0) + times
+        return out
 
     def copy(self) -> DraftCounts:
         return DraftCounts(self.passes, self.tokens, dict(self.by_source), list(self.by_position), dict(self.lengths))

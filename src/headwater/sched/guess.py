@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.core.drafting import DraftCounts
+from headwater.core.drafting import DraftCounts, DraftPass
 from headwater.core.executor import CostModel
 from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult
 from headwater.core.request import Output
-from headwater.policies.draft.api import NOTHING, Draft, Drafter
+from headwater.policies.draft.api import NOTHING, Draft, Drafter, TakesForced
 from headwater.sched.seq import Seq
 from headwater.sched.table import Rows
 
@@ -51,7 +51,7 @@ class Guesser:
         self._states: dict[int, _RowState] = {}                     # by table row
         self._names = 0
         self._by_match: dict[tuple[str, int], float] = {}           # (source, bucket) -> chance that the first guess holds, all rows
-        self._requests: dict[str, DraftCounts] = {}
+        self._passes: dict[str, DraftPass] = {}                     # of the step that is being applied, by request id
         self._forced: dict[int, tuple[Seq, np.ndarray]] = {}        # table row -> what its grammar wants next
 
     def __call__(self, idx: np.ndarray, most: np.ndarray) -> Ragged:
@@ -67,6 +67,7 @@ class Guesser:
         """A step is about to be applied: count, and learn from the drafts that were checked."""
         assert self.rows is not None
         drawn = np.diff(result.tokens.start).tolist()
+        self._passes.clear()
         for i, (row, n) in enumerate(zip(plan.rows.tolist(), plan.n_guess.tolist(), strict=True)):
             seq = self.rows.seqs[row]
             if seq is None or i in result.failed:
@@ -78,15 +79,14 @@ class Guesser:
                 continue
             held = n - int(plan.n_new[i] - result.n_ok[i])
             self.counts.add(n, held, drawn[i], s.source)
-            self._requests[seq.request.request_id].add(n, held, drawn[i], s.source)
+            self._passes[seq.request.request_id] = DraftPass(n, held, s.source if n else "")
             if n:
                 self._learn(s, n, held)
 
-    def close(self, outputs: list[Output]) -> None:
-        """Attach to every last output of a request what drafting did for it."""
+    def attach(self, outputs: list[Output]) -> None:
+        """Say with each output of the step what was checked for it."""
         for out in outputs:
-            if out.finish is not None:
-                out.drafts = self._requests.pop(out.request_id, None)
+            out.draft = self._passes.get(out.request_id)
 
     def _draft(self, row: int, limit: int, price: float) -> np.ndarray:
         s = self._catch_up(row)
@@ -101,7 +101,7 @@ class Guesser:
         return s.guess
 
     def _proposed(self, s: _RowState, row: int, most: int) -> Draft:
-        if self._forced and row in self._forced and hasattr(self.drafter, "force"):
+        if self._forced and row in self._forced and isinstance(self.drafter, TakesForced):
             seq, ids = self._forced[row]
             if seq is s.seq:
                 self.drafter.force(s.name, ids)
@@ -138,7 +138,6 @@ class Guesser:
                 self.drafter.end(s.name)
             s = self._states[row] = _RowState(self._names, seq, known, np.zeros(0, np.int32))
             self._names += 1
-            self._requests.setdefault(seq.request.request_id, DraftCounts())
             self.drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
             return s
         if known > s.fed:

@@ -155,14 +155,12 @@ class Scheduler:
             self.guesser.verified(plan, result)
         outputs = self._settler.apply(plan, self._planner.borders, result, now)
         if self.guesser is not None:
-            self.guesser.close(outputs)
+            self.guesser.attach(outputs)
         return self.drain() + outputs
 
     def drain(self) -> list[Output]:
         """Outputs that no step brought."""
         out, self._board.outbox = self._board.outbox, []
-        if self.guesser is not None:
-            self.guesser.close(out)
         return out
 
     def wake_at(self) -> float | None:

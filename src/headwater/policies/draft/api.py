@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,3 +37,11 @@ class Drafter(Protocol):
 
     def end(self, row: int) -> None:
         """The row is over; its tokens may serve later rows of the same salt."""
+
+
+@runtime_checkable
+class TakesForced(Protocol):
+    """A drafter that wants to know what grammars force."""
+
+    def force(self, row: int, ids: np.ndarray) -> None:
+        """int32[k]: what must follow the tokens that the row has now; comes behind `extend`."""
