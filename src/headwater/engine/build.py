@@ -164,6 +164,7 @@ class Survey:
     scratch: int
     tokenizer: int
     free: int
+    spec: KVSpec
 
     @property
     def total(self) -> int:
@@ -183,7 +184,8 @@ def survey(spec: EngineSpec) -> Survey:
     free = available_bytes()
     kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
     tokenizer = TOKENIZER_BYTES * config.vocab
-    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free)
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free,
+                  plan.kv)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
