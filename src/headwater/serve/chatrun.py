@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
 from headwater.engine.front import Front, GenerateRequest
 from headwater.serve.assemble import Part, Shape
+from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.shape import shape_of
 
@@ -68,6 +69,7 @@ class ChatRun:
         wanted = generate_request(front, body, shape)
         end = front.detokenize(list(wanted.prompt[-64:])) if shape.reasons else ""
         self.running = front.submit(wanted)
+        self._deltas: AsyncIterator[Delta] = self.running
         self.assemblers = [shape.assembler(end) for _ in range(body.n or 1)]
         self.reasons = shape.reasons
 
@@ -80,9 +82,13 @@ class ChatRun:
         """Tokens spent on reasoning; None for models that do not think."""
         return sum(a.reasoning_tokens for a in self.assemblers) if self.reasons else None
 
+    async def begin(self) -> None:
+        """Wait for the first delta, so that a grammar that cannot be, a full queue or a lost engine is a status and no event in a stream."""
+        self._deltas = await begun(self._deltas)
+
     async def said(self) -> AsyncGenerator[Said, None]:
         async with contextlib.aclosing(self.running):
-            async for d in self.running:
+            async for d in self._deltas:
                 assembler = self.assemblers[d.index]
                 parts = assembler.feed(d.text, len(d.token_ids), final=d.finish_reason is not None)
                 yield Said(d.index, parts, d, assembler.finish_reason(d.finish_reason) if d.finish_reason else None)

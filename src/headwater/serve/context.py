@@ -39,7 +39,7 @@ class Server:
         """The name to report. Raises NotFoundError for a model that is not served here."""
         if name is None or name in self.names:
             return name or self.names[0]
-        raise NotFoundError(f"model: '{name}' is not served here; this server has {', '.join(self.names)}", field="model")
+        raise NotFoundError(f"model: '{name[:200]}' is not served here; this server has {', '.join(self.names)}", field="model")
 
     def admit(self) -> None:
         """Raises CapacityError when too many requests wait, or the server is shutting down."""

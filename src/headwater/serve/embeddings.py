@@ -15,10 +15,11 @@ from headwater.core.request import ReadSpec
 from headwater.engine.front import GenerateRequest, Stream
 from headwater.serve.context import server_of
 from headwater.serve.errors import json_response
-from headwater.serve.schema.common import Wire
+from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 MAX_INPUTS = 2048
 
 
@@ -28,10 +29,10 @@ class EmbeddingRequest(Wire):
     input: str | list[str] | list[int] | list[list[int]]
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
+    dimensions: Int | None = None
     user: str | None = None
     pooling: Literal["mean", "last"] = "mean"
-    truncate_prompt_tokens: int | None = None
+    truncate_prompt_tokens: Int | None = None
 
     def inputs(self) -> list[str | list[int]]:
         if isinstance(self.input, str):

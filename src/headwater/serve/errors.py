@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -26,6 +27,10 @@ class AuthenticationError(UserInputError):
     """No key, or a wrong one."""
 
 
+class MediaTypeError(UserInputError):
+    """The body is said to be something that is not read here."""
+
+
 def status_of(error: BaseException) -> tuple[int, str, str | None]:
     """-> (HTTP status, OpenAI error type, code)."""
     if isinstance(error, AuthenticationError):
@@ -34,6 +39,8 @@ def status_of(error: BaseException) -> tuple[int, str, str | None]:
         return 404, "invalid_request_error", "model_not_found"
     if isinstance(error, ContextLengthError):
         return 400, "invalid_request_error", "context_length_exceeded"
+    if isinstance(error, MediaTypeError):
+        return 415, "invalid_request_error", None
     if isinstance(error, UserInputError | UnicodeEncodeError):
         return 400, "invalid_request_error", None
     if isinstance(error, CapacityError):
@@ -55,6 +62,16 @@ def error_object(error: BaseException) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": getattr(error, "field", None), "code": code}}
 
 
+def in_words_of(error: HeadwaterError, names: Mapping[str, str]) -> HeadwaterError:
+    """The error with its field under the name that the dialect has for it, in the message and as the field."""
+    field = getattr(error, "field", None)
+    if isinstance(field, str) and field in names:
+        message = str(error)
+        error.args = (names[field] + message.removeprefix(field) if message.startswith(field) else message,)
+        error.field = names[field]  # type: ignore[attr-defined]
+    return error
+
+
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
@@ -72,14 +89,25 @@ def plain_error(status: int, message: str, param: str | None = None, code: str |
     return json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)
 
 
+ANTHROPIC_KINDS = {
+    400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 415: "invalid_request_error",
+    429: "rate_limit_error", 503: "overloaded_error",
+}
+
+
 def in_dialect(request: Request, response: Response) -> Response:
-    """An error that no endpoint saw, in the shape that clients of this path read: Anthropic's below /v1/messages, Ollama's below /api."""
+    """An error that no endpoint saw, in the shape that clients of this path read: Anthropic's, Ollama's, TypeSafe's, else OpenAI's as it came."""
     error = msgspec.json.decode(bytes(response.body))["error"]
-    path = request.url.path
+    path, status = request.url.path, response.status_code
+    keep = {k: v for k, v in response.headers.items() if k in ("retry-after", "allow")}
     if path.startswith("/v1/messages"):
-        return json_response({"type": "error", "error": {"type": error["type"], "message": error["message"]}}, response.status_code)
+        kind = ANTHROPIC_KINDS.get(status, "api_error")
+        return json_response({"type": "error", "error": {"type": kind, "message": error["message"]}}, status, keep)
     if path.startswith("/api/"):
-        return json_response({"error": error["message"]}, response.status_code)
+        return json_response({"error": error["message"]}, status, keep)
+    if path.startswith("/v1/systemone"):
+        kind = "authentication_error" if status == 401 else error["code"] or "unknown"
+        return json_response({"detail": {"message": error["message"], "error_type": kind}}, status, keep)
     return response
 
 
@@ -97,7 +125,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HeadwaterError)
     async def ours(request: Request, error: HeadwaterError) -> Response:
-        return error_response(error)
+        return in_dialect(request, error_response(error))
 
     @app.exception_handler(UnicodeEncodeError)
     async def no_text(request: Request, error: UnicodeEncodeError) -> Response:
@@ -110,11 +138,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = list(error.errors())
-        if errors and errors[0].get("type") == "json_invalid":
-            why = errors[0].get("ctx", {}).get("error", "cannot be parsed")
-            return in_dialect(request, plain_error(400, f"body: not valid JSON ({why})"))
-        return in_dialect(request, plain_error(400, *describe_validation(errors)))
+        return in_dialect(request, plain_error(400, *describe_validation(list(error.errors()))))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
@@ -122,7 +146,3 @@ def install(app: FastAPI) -> None:
         response = in_dialect(request, plain_error(error.status_code, str(message)))
         response.headers.update(error.headers or {})
         return response
-
-    @app.exception_handler(Exception)
-    async def unforeseen(request: Request, error: Exception) -> Response:
-        return error_response(error)

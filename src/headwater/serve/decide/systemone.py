@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -13,9 +14,10 @@ from headwater.decisions.annotations import yes_no
 from headwater.decisions.decider import Work
 from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import Server, server_of
-from headwater.serve.decide.body import json_body
 from headwater.serve.decide.run import decide
 from headwater.serve.errors import json_response, status_of
+from headwater.serve.jsonbody import json_body
+from headwater.serve.schema.common import Int, Salt
 from headwater.serve.sse import unless_client_leaves
 
 router = APIRouter()
@@ -28,7 +30,7 @@ MAX_QUESTION_TOKENS = 32_768       # state and the longest question
 class Strict(BaseModel):
     """The published draft: unknown request fields should be refused. Extras of ours begin with `x_`."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), strict=True)
 
 
 class NoulCriteria(Strict):
@@ -67,9 +69,9 @@ class SystemOneRequest(Strict):
     x_debias: Literal["none", "reverse", "cyclic"] = "none"
     x_labels: Literal["auto", "text"] = "auto"
     x_label_mass: bool = False
-    x_prompt_format_version: int = 1
+    x_prompt_format_version: Int = 1
     x_return_token_ids: bool = False
-    x_cache_salt: str = ""
+    x_cache_salt: Salt = ""
 
 
 def detail(error: UserInputError) -> dict[str, Any]:
@@ -171,16 +173,26 @@ async def systemone(request: Request) -> Response:
         except ValidationError as e:
             errors = [{**x, "loc": ["body", *x["loc"]]} for x in e.errors(include_url=False, include_context=False)]
             return json_response({"detail": [_plain(x) for x in errors]}, 422, ids)
-        model = server.check_model(None if body.model.startswith("jev") else body.model)
+        model = served_model(server, body.model)
         server.admit()
         wanted = to_internal(body, server.settings.own_decision_limits)
-        result = await unless_client_leaves(request, decide(server, wanted, None if server.settings.own_decision_limits else check_limits))
+        result = await unless_client_leaves(request, decide(server, wanted, dialect_limits(server)))
         return json_response(response(model, result), headers=ids)
     except HeadwaterError as e:
         status, content = error_body(e)
         retry = getattr(e, "retry_after", None)
         headers = ids if retry is None else {**ids, "retry-after": str(max(1, round(retry))), "retry-after-ms": str(int(retry * 1000))}
         return json_response(content, status, headers)
+
+
+def served_model(server: Server, name: str) -> str:
+    """The model's name for the answer. Clients of this dialect have the name of its own model built in. Raises NotFoundError."""
+    return server.check_model(None if name.startswith("jev") else name)
+
+
+def dialect_limits(server: Server) -> Callable[[Work], None] | None:
+    """What to check of a plan; None where the server's own limits hold."""
+    return None if server.settings.own_decision_limits else check_limits
 
 
 def check_limits(work: Work) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from headwater.core.errors import UserInputError
-from headwater.serve.schema.common import GenerationFields, Wire
+from headwater.serve.schema.common import GenerationFields, Int, Wire
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
@@ -100,9 +100,9 @@ class NamedTool(Wire):
 
 class ChatRequest(GenerationFields):
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = None
+    max_completion_tokens: Int | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Int | None = None
     tools: list[Tool] | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
