@@ -20,7 +20,7 @@ from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
-from headwater.policies.draft.api import Drafter
+from headwater.policies.draft.api import Drafter, TakesForced
 from headwater.policies.draft.best import BestDraft
 from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
@@ -164,6 +164,7 @@ class Survey:
     scratch: int
     tokenizer: int
     free: int
+    spec: KVSpec
 
     @property
     def total(self) -> int:
@@ -183,7 +184,8 @@ def survey(spec: EngineSpec) -> Survey:
     free = available_bytes()
     kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
     tokenizer = TOKENIZER_BYTES * config.vocab
-    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free)
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free,
+                  plan.kv)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     return _engine(spec, forward, text)
 
 
-def build_drafter(spec: str) -> Drafter | None:
+def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
     """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
     if spec == "none":
         return None
@@ -262,13 +264,18 @@ def build_drafter(spec: str) -> Drafter | None:
     return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
 
 
+def takes_forced(drafter: Drafter | None) -> bool:
+    """Whether the executor has to say what grammars force."""
+    return any(isinstance(d, TakesForced) for d in (drafter.drafters if isinstance(drafter, BestDraft) else [drafter]))
+
+
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 
-    executor = InlineExecutor(Runner(forward))
+    drafter = build_drafter(spec.draft, text)
+    executor = InlineExecutor(Runner(forward, forced=takes_forced(drafter)))
     cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
-    drafter = build_drafter(spec.draft)
     scheduler = Scheduler(
         executor.caps(), registry.build("sched", spec.sched if text.generates else "whole"), registry.build("evict", spec.evict), cost,
         guess=None if drafter is None else Guesser(drafter, cost),

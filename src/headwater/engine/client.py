@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import Caps
@@ -33,9 +34,22 @@ class EngineInfo:
 
 
 @dataclass(slots=True)
+class DraftSeconds:
+    """verify: seconds of the steps that checked drafts; plain: what the cost model says the same steps take without them (verify / plain is the
+    verify cost v); rollback: seconds spent on running accepted guesses again from recurrent states kept aside, part of `verify`; hidden: what
+    self-drafts beside their parents cost, as priced."""
+
+    verify: float = 0.0
+    plain: float = 0.0
+    rollback: float = 0.0
+    hidden: float = 0.0
+
+
+@dataclass(slots=True)
 class EngineStats:
     """A snapshot. kv_usage: share of blocks that a running or held row owns, 0..1; last_step_age: seconds since a step ended, while work waits
-    (0 when idle); step_seconds: what the step in flight was predicted to take; queue: events not yet seen by the scheduler."""
+    (0 when idle); step_seconds: what the step in flight was predicted to take; queue: events not yet seen by the scheduler. drafts: what drafting
+    did, None where it is off."""
 
     running: int = 0
     waiting: int = 0
@@ -49,6 +63,8 @@ class EngineStats:
     generated_tokens: int = 0
     cached_tokens: int = 0
     preemptions: int = 0
+    drafts: DraftCounts | None = None
+    draft_seconds: DraftSeconds = field(default_factory=DraftSeconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,9 +14,9 @@ from headwater.core.cost import features
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Arrive, Event, MaskReady
 from headwater.core.executor import CostModel, Executor
-from headwater.core.plan import Ragged, StepPlan, StepResult, Want
+from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult, Want
 from headwater.core.request import Output
-from headwater.engine.client import GRAMMAR_FIELD, EngineStats, Grammar
+from headwater.engine.client import GRAMMAR_FIELD, DraftSeconds, EngineStats, Grammar
 from headwater.engine.clock import Clock, RealClock
 from headwater.engine.steplog import StepLog
 from headwater.sched.scheduler import Scheduler
@@ -56,6 +57,7 @@ class Engine:
         self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
+        self._draft_seconds = DraftSeconds()
         self._masked: set[str] = set()                              # requests with a grammar that have not ended
 
     @property
@@ -94,12 +96,22 @@ class Engine:
         seconds = result.seconds or ran - planned
         if self.cost is not None and not result.failed:
             self.cost.learn(f, seconds)
+        if f.guesses:
+            self._price_drafts(f, seconds, result.rollback_seconds)
         self.steps += 1
         self.last_step = self.clock.now()
         accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0
         self._forget(outputs)
         self.log.add(plan.step, ran, f, accepted, planned - now, seconds, self.last_step - ran)
         return outputs
+
+    def _price_drafts(self, f: StepFeatures, seconds: float, rollback: float) -> None:
+        spent = self._draft_seconds
+        spent.verify += seconds
+        spent.rollback += rollback
+        if self.cost is not None:
+            context = f.kv_positions * (f.tokens - f.guesses) // f.tokens
+            spent.plain += self.cost.step_seconds(StepFeatures(f.tokens - f.guesses, f.rows, f.reads - f.guesses, context))
 
     def _execute(self, plan: StepPlan) -> StepResult:
         """A step that raises fails its rows, each with the reason; the engine goes on."""
@@ -121,7 +133,8 @@ class Engine:
         return EngineStats(
             running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
             steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
-            preemptions=c.preempted, step_seconds=self.predicted,
+            preemptions=c.preempted, step_seconds=self.predicted, drafts=None if s.guesser is None else s.guesser.counts.copy(),
+            draft_seconds=replace(self._draft_seconds),
         )
 
     def _forget(self, outputs: list[Output]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,8 @@ class Inner(Protocol):
     def rollback(self, n: int) -> None: ...
 
     def fill(self, bits: np.ndarray, row: int) -> None: ...
+
+    def forced(self) -> Sequence[int]: ...
 
 
 class AfterToken:
@@ -54,3 +57,7 @@ class AfterToken:
             self._inner.fill(bits, row)
         else:
             bits[row] = 0xFFFFFFFF
+
+    def forced(self) -> Sequence[int]:
+        """Nothing while thinking."""
+        return self._inner.forced() if self._begun else ()

@@ -63,7 +63,7 @@ class Board:
         decoding = int(np.count_nonzero(rows.alive & (rows.known - rows.done <= 1)))
         tokens = int(self.queue.known[self.queue.alive].sum()) if self.queue.count else 0
         n = min(self.policy.tokens, self.caps.max_step_tokens)
-        rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2)), 1e-9) if self.cost else 1000.0
+        rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2, 0, n)), 1e-9) if self.cost else 1000.0
         return LoadView(self.queue.count, rows.count, decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
 
     @staticmethod

@@ -151,7 +151,11 @@ class Scheduler:
         if plan is None or result.step != plan.step:
             return self.drain()
         self._flight = None
+        if self.guesser is not None:
+            self.guesser.verified(plan, result)
         outputs = self._settler.apply(plan, self._planner.borders, result, now)
+        if self.guesser is not None:
+            self.guesser.attach(outputs)
         return self.drain() + outputs
 
     def drain(self) -> list[Output]:

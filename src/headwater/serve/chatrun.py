@@ -97,4 +97,5 @@ class ChatRun:
         await self.running.aclose()
 
     def usage_numbers(self) -> dict[str, Any]:
-        return {"prompt": self.usage.prompt, "completion": self.usage.completion, "cached": self.usage.cached, "reasoning": self.reasoning_tokens}
+        u = self.usage
+        return {"prompt": u.prompt, "completion": u.completion, "cached": u.cached, "reasoning": self.reasoning_tokens, "drafts": u.drafts}

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.errors import UserInputError
 from headwater.core.request import TokenLogprobs
 from headwater.engine.choice import Delta
@@ -112,7 +113,8 @@ class Writer:
 
     def usage(self) -> dict[str, Any]:
         u = [s.usage for s in self.streams]
-        return usage_object(sum(x.prompt for x in u), sum(x.completion for x in u), sum(x.cached for x in u))
+        drafts = DraftCounts.total([x.drafts for x in u if x.drafts is not None])
+        return usage_object(sum(x.prompt for x in u), sum(x.completion for x in u), sum(x.cached for x in u), drafts=drafts)
 
     def echo_text(self, i: int) -> str:
         prompt = self.body.prompts()[i]

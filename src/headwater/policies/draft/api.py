@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 
 @dataclass(slots=True)
 class Draft:
-    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none)."""
+    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none).
+
+    source: under which name it is counted (`ngram`, `suffix`, `ssr_prefix`, `ssr_suffix`, `forced`, `model`).
+    """
 
     ids: np.ndarray
     match: int = 0
+    source: str = "other"
 
 
 NOTHING = Draft(np.zeros(0, np.int32))
@@ -33,3 +37,11 @@ class Drafter(Protocol):
 
     def end(self, row: int) -> None:
         """The row is over; its tokens may serve later rows of the same salt."""
+
+
+@runtime_checkable
+class TakesForced(Protocol):
+    """A drafter that wants to know what grammars force."""
+
+    def force(self, row: int, ids: np.ndarray) -> None:
+        """int32[k]: what must follow the tokens that the row has now; comes behind `extend`."""

@@ -23,7 +23,8 @@ from headwater.serve.sse import unless_client_leaves
 router = APIRouter()
 Content = str | dict[str, Any] | list[Any]
 MAX_OPTIONS, MAX_LEVELS = 255, 10
-MAX_REQUEST_TOKENS = 65_536
+MAX_REQUEST_TOKENS = 65_536        # state and all questions
+MAX_QUESTION_TOKENS = 32_768       # state and the longest question
 
 
 class Strict(BaseModel):
@@ -195,9 +196,14 @@ def dialect_limits(server: Server) -> Callable[[Work], None] | None:
 
 
 def check_limits(work: Work) -> None:
-    """The dialect's token limit, before anything is computed."""
+    """The dialect's two token limits, before anything is computed."""
     if work.once > MAX_REQUEST_TOKENS:
         raise ContextLengthError(f"state and questions are {work.once:,} tokens, at most {MAX_REQUEST_TOKENS:,} are allowed", field="state")
+    for p in work.passes:
+        n = len(work.items[p.start].ids)
+        if n > MAX_QUESTION_TOKENS:
+            field = work.request.questions[p.question].field
+            raise ContextLengthError(f"{field}: state and question are {n:,} tokens, at most {MAX_QUESTION_TOKENS:,} are allowed", field=field)
 
 
 def _plain(error: dict[str, Any]) -> dict[str, Any]:
