@@ -176,6 +176,28 @@ def test_a_grammar_behind_thinking_begins_with_its_token_and_rolls_back_over_it(
     assert matcher.fork().accept([a, b, end]) == 3 and matcher.accept([a, b]) == 2 and matcher.done()
 
 
+def test_a_model_that_may_think_or_not_is_held_to_the_grammar_either_way():
+    start, think = TOK.token_id("<tool_call>"), TOK.token_id("</tool_call>")
+    ab, b, end = TOK.token_id("ab"), TOK.token_id("b"), TOK.eos_id
+    matcher = compile_grammar(TOK, "choice", ["ab"], after=think, start=start)
+    bits = np.zeros((1, (TOK.vocab_size + 31) // 32), np.uint32)
+
+    def legal_now() -> set[int]:
+        matcher.fill(bits, 0)
+        return set(np.flatnonzero(np.unpackbits(bits[0].view(np.uint8), bitorder="little")).tolist())
+
+    assert legal_now() == {ab, start}
+    assert matcher.fork().accept([b]) == 0
+    assert matcher.accept([ab]) == 1 and matcher.done()             # it does not think
+    matcher.rollback(1)
+    assert legal_now() == {ab, start}
+    assert matcher.accept([start, b, end]) == 2                     # it thinks
+    assert {ab, b, think} <= legal_now() and end not in legal_now()
+    assert matcher.accept([think]) == 1 and legal_now() == {ab}
+    matcher.rollback(3)
+    assert legal_now() == {ab, start} and matcher.accept([start, think, ab, end]) == 4
+
+
 def test_matchers_of_one_tokenizer_share_compiled_grammars_and_not_their_state():
     first, second = (compile_grammar(TOK, "choice", ["ab"]) for _ in range(2))
     assert first.accept([TOK.token_id("a")]) == 1

@@ -71,12 +71,14 @@ class EngineStats:
 class Grammar:
     """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`.
 
-    after: the grammar starts behind this token id (end of thinking); None = at once.
+    after: the grammar starts behind this token id (end of thinking); None = at once. start: the token id that opens thinking, where the model
+    may think or not: with another first token the grammar starts at once.
     """
 
     kind: str
     source: Any
     after: int | None = None
+    start: int | None = None
 
 
 Deliver = Callable[[list[Output]], None]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
-from headwater.engine.thinking import AfterToken
 from headwater.text.detok import StreamDecoder
 from headwater.text.tokenizer import Tokenizer
 
@@ -74,12 +73,14 @@ class TextModel:
 
     def compile_grammar(self, grammar: Grammar, width: int) -> Any:
         """A matcher for `worker.masks`. width: columns of the output matrix. Slow; any thread. Raises UserInputError for what is no grammar."""
-        from headwater.text.grammar import GrammarCompiler
+        from headwater.text.grammar import GrammarCompiler, MatcherAfter
 
         if self._compiler is None or self._compiler.width < width:
             self._compiler = GrammarCompiler(self.tokenizer, width)
         matcher = self._compiler.compile(grammar_spec(grammar), GRAMMAR_FIELD)
-        return matcher if grammar.after is None else AfterToken(matcher, grammar.after)
+        if grammar.after is None:
+            return matcher
+        return MatcherAfter(matcher, grammar.after, self._compiler.free_mask(), grammar.start)
 
 
 def grammar_spec(grammar: Grammar) -> GrammarSpec:

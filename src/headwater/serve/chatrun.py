@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
@@ -13,7 +15,7 @@ from headwater.engine.front import Front, GenerateRequest
 from headwater.serve.assemble import Part, Shape
 from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
-from headwater.serve.shape import shape_of
+from headwater.serve.shape import behind_thinking, shape_of
 
 
 @dataclass(slots=True)
@@ -57,8 +59,15 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
     if shape.raw_tokens:                                            # markers of calls and reasoning may be special tokens
         params.skip_special_tokens = False
     ids = render(front, body, shape)
-    salt = body.cache_salt or ""
-    return GenerateRequest(ids, params, grammar=shape.grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+    salt, grammar = body.cache_salt or "", shape.grammar
+    if grammar is not None and shape.form is not None:
+        grammar = behind_thinking(front, grammar, shape.form, prompt_end(front, ids))
+    return GenerateRequest(ids, params, grammar=grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+
+
+def prompt_end(front: Front, ids: Sequence[int] | np.ndarray) -> str:
+    """The end of a rendered prompt as text: enough to see whether it opens or closes thinking."""
+    return front.detokenize([int(i) for i in ids[-64:]])
 
 
 class ChatRun:
@@ -67,11 +76,11 @@ class ChatRun:
     def __init__(self, front: Front, body: ChatRequest) -> None:
         shape = shape_of(front, body)
         wanted = generate_request(front, body, shape)
-        end = front.detokenize(list(wanted.prompt[-64:])) if shape.reasons else ""
+        end = prompt_end(front, wanted.prompt) if shape.form is not None else ""
         self.running = front.submit(wanted)
         self._deltas: AsyncIterator[Delta] = self.running
         self.assemblers = [shape.assembler(end) for _ in range(body.n or 1)]
-        self.reasons = shape.reasons
+        self.reasons = shape.form is not None
 
     @property
     def usage(self) -> Usage:

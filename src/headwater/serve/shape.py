@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from headwater.core.errors import UserInputError
 from headwater.engine.client import Grammar
 from headwater.engine.front import Front
 from headwater.serve.assemble import Assembler, Shape
 from headwater.serve.schema.chat import ChatRequest, NamedTool, Tool
+
+if TYPE_CHECKING:
+    from headwater.text.reasoning import ReasoningFormat
 
 MAX_CALLS = 8                     # demanded calls in one answer: a model in a loop must come to an end
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
@@ -38,16 +42,27 @@ def shape_of(front: Front, body: ChatRequest) -> Shape:
         messages, as_dicts = [{"role": "system", "content": tools_text(tools)}, *_merge_system(messages)], None
         messages = _join_system(messages)
     style = "hermes" if demanded is not None or native is None else native
-    after = _token_of(front, form.end) if form is not None and grammar is not None else None
 
     def assembler(prompt_end: str) -> Assembler:
         splitter = ReasoningSplitter(form, prompt_end) if form is not None else None
         parser = tool_parser(style, names) if tools else None
         return Assembler(splitter, parser, body.parallel_tool_calls is False)
 
-    if grammar is not None and after is not None:
-        grammar = Grammar(grammar.kind, grammar.source, after)
-    return Shape(assembler, grammar, form is not None, bool(tools) or form is not None, messages, as_dicts)
+    return Shape(assembler, grammar, form, bool(tools) or form is not None, messages, as_dicts)
+
+
+def behind_thinking(front: Front, grammar: Grammar, form: ReasoningFormat, prompt_end: str) -> Grammar:
+    """The grammar as it begins after this prompt: at once, behind the thinking that the prompt opened, or behind what the model may open."""
+    from headwater.text.reasoning import ReasoningSplitter
+
+    if prompt_end.rstrip().endswith(form.end):                      # the template has closed it: there is no thinking
+        return grammar
+    after, start = _token_of(front, form.end), None
+    if not ReasoningSplitter(form, prompt_end).reasoning:
+        start = _token_of(front, form.start)
+        if start is None:
+            return grammar
+    return grammar if after is None else replace(grammar, after=after, start=start)
 
 
 def _offered(body: ChatRequest) -> list[Tool] | None:

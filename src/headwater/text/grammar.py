@@ -146,23 +146,32 @@ class Matcher:
 
 
 class MatcherAfter:
-    """A matcher that begins behind the token `after`, the end of thinking. Until then everything is legal but to end the output."""
+    """A matcher that begins behind the token `after`, the end of thinking. Until then everything is legal but to end the output.
 
-    def __init__(self, inner: Matcher, after: int, free: np.ndarray) -> None:
-        """free: uint32[words], the mask while the grammar has not begun."""
-        self._inner, self._after, self._free = inner, after, free
+    start: where the model may think or not, the token that opens thinking: it is legal as the first one, beside what begins the grammar.
+    """
+
+    def __init__(self, inner: Matcher, after: int, free: np.ndarray, start: int | None = None) -> None:
+        """free: uint32[words], the mask while thinking."""
+        self._inner, self._after, self._free, self._start = inner, after, free, start
         self._before = self._inside = 0                             # tokens accepted in front (with `after`) and in the grammar
         self._begun = False
+
+    @property
+    def _open(self) -> bool:
+        """Whether it is still to be seen if the model thinks."""
+        return self._start is not None and not self._before and not self._inside
 
     def accept(self, ids: Sequence[int] | np.ndarray) -> int:
         """As Matcher.accept."""
         count = 0
         for i in map(int, ids):
-            if self._begun:
+            if self._begun or (self._open and i != self._start):
                 n = self._inner.accept(ids[count:])
                 self._inside += n
+                self._begun = self._begun or n > 0
                 return count + n
-            if not 0 <= i < 32 * len(self._free) or not int(self._free[i >> 5]) >> (i & 31) & 1:
+            if not self._open and (not 0 <= i < 32 * len(self._free) or not int(self._free[i >> 5]) >> (i & 31) & 1):
                 return count
             count += 1
             self._before += 1
@@ -177,11 +186,15 @@ class MatcherAfter:
         if n > inside:
             self._before -= n - inside
             self._begun = False
+        if self._open:
+            self._begun = False
 
     def fill(self, bits: np.ndarray, row: int = 0) -> None:
         """As Matcher.fill."""
-        if self._begun:
+        if self._begun or self._open:
             self._inner.fill(bits, row)
+            if not self._begun and self._start is not None:
+                bits[row, self._start >> 5] |= np.uint32(1 << (self._start & 31))
             return
         bits[row, : len(self._free)] = self._free
         bits[row, len(self._free) :] = 0
@@ -196,11 +209,11 @@ class MatcherAfter:
 
     def may_end(self) -> bool:
         """As Matcher.may_end."""
-        return self._begun and self._inner.may_end()
+        return (self._begun or self._open) and self._inner.may_end()
 
     def fork(self) -> MatcherAfter:
         """As Matcher.fork."""
-        twin = MatcherAfter(self._inner.fork(), self._after, self._free)
+        twin = MatcherAfter(self._inner.fork(), self._after, self._free, self._start)
         twin._before, twin._inside, twin._begun = self._before, self._inside, self._begun
         return twin
 
@@ -289,18 +302,18 @@ _COMPILERS_LOCK = threading.Lock()
 
 
 def compile_grammar(
-    tokenizer: Tokenizer, kind: Kind | str, source: Any, *, after: int | None = None, field: str = "response_format"
+    tokenizer: Tokenizer, kind: Kind | str, source: Any, *, after: int | None = None, start: int | None = None, field: str = "response_format"
 ) -> Matcher | MatcherAfter:
     """A matcher for one answer of the model that `tokenizer` belongs to; compiled grammars are kept. See GrammarSpec.of for the sources.
 
-    after: the grammar begins behind this token. Raises UserInputError naming `field`.
+    after, start: the grammar begins behind the token `after`; see MatcherAfter. Raises UserInputError naming `field`.
     """
     with _COMPILERS_LOCK:
         compiler = _COMPILERS.get(tokenizer)
         if compiler is None:
             compiler = _COMPILERS[tokenizer] = GrammarCompiler(tokenizer)
     matcher = compiler.compile(GrammarSpec.of(kind, source, field), field)
-    return matcher if after is None else MatcherAfter(matcher, after, compiler.free_mask())
+    return matcher if after is None else MatcherAfter(matcher, after, compiler.free_mask(), start)
 
 
 class _Tokens:
