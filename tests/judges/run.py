@@ -46,7 +46,7 @@ class Bench:
 
     def python(self, name: str, packages: tuple[str, ...]) -> str:
         """A Python that has `packages`; made once."""
-        given = os.environ.get(f"HEADWATER_JUDGE_{name.upper().replace("-", "_")}")
+        given = os.environ.get("HEADWATER_JUDGE_" + name.upper().replace("-", "_"))
         if given:
             return given
         python = self.folder / name / "bin" / "python"

@@ -23,6 +23,7 @@ from headwater.serve.logprobs import completion_object
 from headwater.serve.merge import begun, merged
 from headwater.serve.schema.completions import CompletionRequest
 from headwater.serve.sse import event, stream, unless_client_leaves
+from headwater.text.infill import infill
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -49,17 +50,21 @@ class Piece:
 
 def generate_requests(front: Front, body: CompletionRequest, salt: str) -> list[GenerateRequest]:
     """One engine request per prompt. Raises UserInputError naming the field."""
-    if body.suffix:
-        raise UserInputError("suffix: this model has no fill-in-the-middle tokens", field="suffix")
     prompts = body.prompts()
     if not prompts:
         raise UserInputError("prompt: is empty", field="prompt")
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
     score_prompt = body.logprobs if body.echo and body.logprobs is not None else body.prompt_logprobs
     params = body.sampling(max_tokens=max(1, max_tokens), logprobs=body.logprobs, prompt_logprobs=score_prompt)
+    if body.suffix:                                                 # "" is what clients send that have none
+        made = [infill(front.text.tokenizer, _text_prompt(p), body.suffix) for p in prompts]
+        params.stop_token_ids = [*params.stop_token_ids, *made[0].stops]
+        ids: list[list[int]] = [m.ids for m in made]
+    else:
+        ids = [front.tokenize(p, add_special=body.add_special_tokens) if isinstance(p, str) else p for p in prompts]
     return [
         GenerateRequest(
-            front.tokenize(p, add_special=body.add_special_tokens) if isinstance(p, str) else p,
+            p,
             params,
             read_only=max_tokens == 0,
             grammar=body.grammar(),
@@ -67,8 +72,14 @@ def generate_requests(front: Front, body: CompletionRequest, salt: str) -> list[
             cache_salt=salt,
             request_id=body.request_id if len(prompts) == 1 else None,
         )
-        for p in prompts
+        for p in ids
     ]
+
+
+def _text_prompt(prompt: str | list[int]) -> str:
+    if not isinstance(prompt, str):
+        raise UserInputError("prompt: must be text where a suffix is given", field="prompt")
+    return prompt
 
 
 @router.post("/v1/completions", response_model=None)
