@@ -35,6 +35,7 @@ CLIENTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "llm": ("echo", ("llm==0.36",), ()),
     "instructor": ("echo", ("instructor==1.17.0",), ()),
     "inspect": ("echo", ("inspect-ai==0.3.285", "openai"), ()),
+    "lmeval": ("smollm2-135m-instruct", ("lm-eval[api]==0.4.13",), ("100",)),
 }
 
 
@@ -132,7 +133,7 @@ def client(name: str) -> Callable[[Bench], list[str]]:
         served = [model] if model == "echo" else [b.catalog_model(model), "--served-model-name", model]
         return [
             sys.executable, str(HERE / "client.py"), name, "--python", b.python(f"client-{name}", packages), "--model", *served,
-            *(["--", *more] if more else []),
+            *(["--arguments", *more] if more else []),
         ]
 
     judge.__doc__ = f"The unmodified {packages_of(name)} against localhost."

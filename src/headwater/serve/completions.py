@@ -35,6 +35,7 @@ class Piece:
     text: str = ""
     ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    end: TokenLogprobs | None = None
     finish: str | None = None
     stop: int | str | None = None
     seed: int = 0
@@ -43,6 +44,7 @@ class Piece:
         self.text += d.text
         self.ids += d.token_ids
         self.logprobs += d.logprobs or []
+        self.end = d.end_logprob or self.end
         self.finish = d.finish_reason or self.finish
         self.stop = d.stop_reason if d.finish_reason else self.stop
         self.seed = d.x_seed
@@ -131,10 +133,15 @@ class Writer:
         prompt = self.body.prompts()[i]
         return prompt if isinstance(prompt, str) else self.front.detokenize(prompt)
 
-    def _logprobs(self, i: int, ids: list[int], entries: list[TokenLogprobs], *, with_prompt: bool, offset: int) -> dict[str, Any] | None:
+    def _logprobs(
+        self, i: int, ids: list[int], entries: list[TokenLogprobs], end: TokenLogprobs | None, *, with_prompt: bool, offset: int
+    ) -> dict[str, Any] | None:
+        """The token that ended the choice is listed too, as vLLM does: harnesses count on one entry more than they score."""
         if self.body.logprobs is None:
             return None
         tokens, all_entries = list(ids), list[TokenLogprobs | None](entries)
+        if end is not None:
+            tokens, all_entries = [*tokens, end.token], [*all_entries, end]
         if with_prompt:
             prompt = [int(t) for t in self.wanted[i].prompt]
             scored = self.prompt_entries.get(i, [])
@@ -159,7 +166,7 @@ class Writer:
                 if with_prompt:
                     echoed.add(key)
                     text = self.echo_text(i) + text
-                logprobs = self._logprobs(i, d.token_ids, d.logprobs or [], with_prompt=with_prompt, offset=offsets.get(key, 0))
+                logprobs = self._logprobs(i, d.token_ids, d.logprobs or [], d.end_logprob, with_prompt=with_prompt, offset=offsets.get(key, 0))
                 offsets[key] = offsets.get(key, 0) + len(text)
                 if not text and not d.finish_reason and not logprobs:
                     continue
@@ -186,7 +193,7 @@ class Writer:
             if self.wanted[i].read_only and j:
                 continue
             text = (self.echo_text(i) if self.body.echo else "") + p.text
-            logprobs = self._logprobs(i, p.ids, p.logprobs, with_prompt=self.body.echo, offset=0)
+            logprobs = self._logprobs(i, p.ids, p.logprobs, p.end, with_prompt=self.body.echo, offset=0)
             choice = self._choice(i, j, text, logprobs, "length" if self.wanted[i].read_only else p.finish, p.stop)
             choice["x_seed"] = p.seed
             if self.body.return_token_ids:
