@@ -36,6 +36,8 @@ CLIENTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "instructor": ("echo", ("instructor==1.17.0",), ()),
     "inspect": ("echo", ("inspect-ai==0.3.285", "openai"), ()),
     "lmeval": ("smollm2-135m-instruct", ("lm-eval[api]==0.4.13",), ("100",)),
+    "guidellm": ("echo", ("guidellm==0.8.1",), ()),
+    "aiperf": ("echo", ("aiperf==0.13.0",), ()),
 }
 
 
