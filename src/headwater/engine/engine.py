@@ -111,7 +111,7 @@ class Engine:
         spent.rollback += rollback
         if self.cost is not None:
             context = f.kv_positions * (f.tokens - f.guesses) // f.tokens
-            spent.plain += self.cost.step_seconds(StepFeatures(f.tokens - f.guesses, f.rows, f.reads - f.guesses, context))
+            spent.plain += self.cost.step_seconds(StepFeatures(f.tokens - f.guesses, f.rows, f.reads - f.guesses, context, 0, f.kv_held))
 
     def _execute(self, plan: StepPlan) -> StepResult:
         """A step that raises fails its rows, each with the reason; the engine goes on."""
