@@ -91,7 +91,7 @@ HW_INLINE void multiply(const TileBlock* rows, const int8_t* codes, int64_t s, i
 
 // The float step of step s: ADR 001, 1.
 template <int ID>
-HW_INLINE void accumulate(const TileBlock* rows, const SignedPanel<ID>& panel, int64_t s, const int32_t* dots, F32x16 (&sums)[kTileRows]) {
+HW_INLINE void accumulate(const TileBlock* rows, const SignedPanel<ID> panel, int64_t s, const int32_t* dots, F32x16 (&sums)[kTileRows]) {
   constexpr int HALVES = SignedPanel<ID>::HALVES;
   const TileBlock& block = rows[s / HALVES];
   const float* sum = block.sums[HALVES == 1 ? 0 : 1 + s % HALVES];
@@ -105,9 +105,10 @@ HW_INLINE void accumulate(const TileBlock* rows, const SignedPanel<ID>& panel, i
 
 // 16 input rows x 16 output rows over all columns.
 template <int ID>
-void tile_product(const TileBlock* rows, const SignedPanel<ID>& panel, int64_t blocks, F32x16 (&sums)[kTileRows]) {
+void tile_product(const TileBlock* rows, const SignedPanel<ID> panel, int64_t blocks, float* out) {
   constexpr int HALVES = SignedPanel<ID>::HALVES;
   alignas(64) int32_t dots[2][kTileRows * kLanes];
+  F32x16 sums[kTileRows];  // of this function alone: what a tile store might alias would not stay in registers
   HW_UNROLL(16)
   for (int i = 0; i < kTileRows; ++i) sums[i] = zero16();
   const int64_t steps = blocks * HALVES;
@@ -120,6 +121,8 @@ void tile_product(const TileBlock* rows, const SignedPanel<ID>& panel, int64_t b
     accumulate<ID>(rows, panel, s + 1, dots[1], sums);
   }
   if (s < steps) accumulate<ID>(rows, panel, s, dots[0], sums);
+  HW_UNROLL(16)
+  for (int i = 0; i < kTileRows; ++i) store(out + i * kLanes, sums[i]);
 }
 
 template <int ID>
@@ -131,10 +134,10 @@ void block_part(const Sink& sink, const uint8_t* tiles, int64_t first, int64_t e
     panel.fill(sink.part.group(group), blocks);
     __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
     for (int64_t r = row; r < row_end; r += kTileRows) {
-      F32x16 sums[kTileRows];
+      alignas(64) float sums[kTileRows * kLanes];
       tile_product<ID>(reinterpret_cast<const TileBlock*>(tiles) + r / kTileRows * blocks, panel, blocks, sums);
       const int64_t rows = row_end - r < kTileRows ? row_end - r : kTileRows;
-      for (int64_t i = 0; i < rows; ++i) sink.put(r + i, group, sums[i]);
+      for (int64_t i = 0; i < rows; ++i) sink.put(r + i, group, load(sums + i * kLanes));
     }
   }
   _tile_release();
