@@ -74,6 +74,8 @@ class Program {
   int hidden = 0;                      // buffer that run() returns
   int64_t token_floats = 0, read_floats = 0, widest_quant = 0;
   bool any_fine = false;
+  bool timed = false;                                             // whether run() adds to `seconds`
+  double seconds[static_cast<size_t>(OpKind::count)] = {};        // wall time by kind of operation since it was last cleared
 
   // Checked inputs in, hidden float32[n_reads][dim] out. Throws std::invalid_argument on inputs that do not fit.
   void run(ThreadPool& pool, const Run& run, float* hidden_out);

@@ -1,5 +1,6 @@
 // Executing a program: one switch over operations, rows split over the pool, quantised inputs made once and shared.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -68,7 +69,15 @@ void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
   }
   auto* arena = reinterpret_cast<float*>(align64(reinterpret_cast<uint8_t*>(arena_.data())));
   Frame frame{pool, run, *this, arena, align64(quant_.data())};
-  for (const Op& op : ops) execute(frame, op);
+  for (const Op& op : ops) {
+    if (!timed) {
+      execute(frame, op);
+      continue;
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    execute(frame, op);
+    seconds[static_cast<size_t>(op.kind)] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
   const Operand out{hidden, 0, hidden_dim()};
   std::memcpy(hidden_out, frame.at(out), static_cast<size_t>(reads * out.dim) * sizeof(float));
 }
