@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
 from headwater.engine.front import Front
-from headwater.serve import chat, completions, embeddings, errors, messages, misc, ollama, responses, web
+from headwater.serve import chat, completions, embeddings, errors, messages, misc, ollama, openapi, responses, web
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, in_dialect, plain_error
@@ -32,6 +32,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     app = FastAPI(title="Headwater", version=__version__, docs_url=None, redoc_url=None)
     app.state.server = Server(front, settings)
     errors.install(app)
+    openapi.install(app)
 
     @app.exception_handler(ClientLeftError)
     async def left(request: Any, error: ClientLeftError) -> Any:

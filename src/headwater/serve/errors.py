@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError
 from headwater.engine.client import EngineLostError
@@ -145,4 +146,12 @@ def install(app: FastAPI) -> None:
         message = error.detail if error.status_code != 404 else f"{request.url.path}: no such endpoint"
         response = in_dialect(request, plain_error(error.status_code, str(message)))
         response.headers.update(error.headers or {})
+        if error.status_code == 405:                                # the framework knows the first route of a path only
+            response.headers["allow"] = ", ".join(_methods(request))
         return response
+
+
+def _methods(request: Request) -> list[str]:
+    """All methods of the path."""
+    found = [r for r in request.app.routes if r.matches(request.scope)[0] is not Match.NONE]
+    return sorted({m for r in found for m in getattr(r, "methods", None) or ()})
