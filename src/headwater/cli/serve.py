@@ -26,6 +26,8 @@ def serve(
     draft: str = typer.Option("none", help="Which tokens to guess: residents of the room `draft`, joined by +."),
     step_tokens: int = typer.Option(2048, min=1, help="Most tokens in one step."),
     max_waiting: int = typer.Option(1024, min=1, help="Requests that may wait before new ones get 429."),
+    progress_deadline: float = typer.Option(10.0, min=1.0, help="Seconds without progress after which the engine process is replaced."),
+    drain: float = typer.Option(30.0, min=0.0, help="Seconds that running requests get to end after SIGTERM."),
     max_body: int = typer.Option(32, min=1, help="Largest request body in MiB."),
     cors: list[str] = typer.Option([], "--cors", help="Origin that browsers may call from; none by default."),
     own_decision_limits: bool = typer.Option(False, "--own-decision-limits", help="Allow 4,096 options instead of each dialect's limit."),
@@ -50,5 +52,6 @@ def serve(
     settings = ServeSettings(
         host=host, port=port, api_keys=tuple(api_key), max_body=max_body * 2**20, max_waiting=max_waiting, cors=tuple(cors),
         served_names=tuple(served_model_name), own_decision_limits=own_decision_limits, temperatures=temperatures or None,
+        progress_deadline=progress_deadline, drain=drain,
     )
     run(spec, settings)

@@ -45,7 +45,7 @@ class Server:
         if self.draining:
             raise CapacityError("the server is shutting down", 5.0)
         self.front.check_health()
-        waiting = self.front.stats().waiting
+        waiting = self.front.waiting()
         if waiting >= self.settings.max_waiting:
             raise CapacityError(f"{waiting:,} requests are waiting, at most {self.settings.max_waiting:,} may; try again later", 2.0)
 

@@ -13,12 +13,13 @@ from rich.console import Console
 
 from headwater.core.errors import UserInputError
 from headwater.engine.build import EngineSpec, build_front
+from headwater.engine.health import Deadlines
 from headwater.serve.app import create_app
 from headwater.serve.settings import ServeSettings
 
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
-DRAIN_SECONDS = 30.0
+DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
 BACKLOG = 2048                                                      # connections that wait to be accepted
 
 
@@ -65,7 +66,10 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
 async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket) -> None:
     begin = time.perf_counter()
     with console.status("loading …") as status:
-        front = build_front(spec, process=True, progress=lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"))
+        deadlines = Deadlines(settings.progress_deadline, settings.progress_deadline)
+        front = build_front(
+            spec, lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"), process=True, deadlines=deadlines,
+        )
         await front.start()
     try:
         sock.listen(BACKLOG)
@@ -73,12 +77,18 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         await front.close()
         raise taken(settings.host, settings.port, e) from None
     app = create_app(front, settings)
-    server = Uvicorn(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(DRAIN_SECONDS), lifespan="off"))
+    server = Uvicorn(uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK, lifespan="off",
+    ))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         if app.state.server.draining:
+            front.end_streams("the server is shutting down")
             server.force_exit = True
+        else:
+            log.info("draining: running requests have %.0f s to end", settings.drain)
+            loop.call_later(settings.drain, front.end_streams, "the server is shutting down")
         app.state.server.draining = True
         server.should_exit = True
 
