@@ -84,7 +84,7 @@ def serving(*args: str, env: dict[str, str] | None = None) -> Iterator[Served]:
         assert process.stdout is not None
         for line in process.stdout:
             served.log.append(line)
-            found = re.search(r"ready after .* at (http://\S+)", line)
+            found = re.search(r"ready.*(http://[\d.:]+)", line)
             if found:
                 served.url = found[1]
                 ready.set()

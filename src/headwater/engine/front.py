@@ -40,6 +40,7 @@ class Stream(AsyncIterator[Delta]):
     def __init__(self, front: Front, request_id: str, choices: dict[str, Choice], usage: Usage) -> None:
         self.request_id = request_id
         self.usage = usage
+        self.admitted = False
         self._front = front
         self._choices = choices
         self._ready: deque[Delta] = deque()
@@ -83,6 +84,8 @@ class Observer(Protocol):
     """Told about every request, on the event loop; must be quick (`obs.meter`)."""
 
     def arrived(self, request_id: str, prompt_tokens: int) -> None: ...
+
+    def admitted(self, request_id: str, queued: float, cached_tokens: int) -> None: ...
 
     def delta(self, request_id: str, choice: int, tokens: int, finish: str | None) -> None: ...
 
@@ -174,6 +177,9 @@ class Front:
             stream, choice = entry
             if choice.index == 0 and (out.cached_tokens or out.computed_tokens):
                 stream.usage.cached = out.cached_tokens
+                if not stream.admitted and self.observer is not None:
+                    stream.admitted = True
+                    self.observer.admitted(stream.request_id, out.queued, out.cached_tokens)
             if out.finish == "error":
                 self._fail(stream, failure(out))
                 continue

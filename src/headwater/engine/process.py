@@ -45,12 +45,16 @@ class Outbox:
 
 
 class ProcessClient:
-    """spec: what the child builds. deadlines: when it counts as dead. progress: loading, as (bytes done, bytes in all, tensor)."""
+    """spec: what the child builds. deadlines: when it counts as dead. progress: loading, as (bytes done, bytes in all, tensor). log_format: of the
+    child's log, one of `logs.FORMATS`."""
 
     info: EngineInfo
 
-    def __init__(self, spec: EngineSpec, deadlines: Deadlines | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self, spec: EngineSpec, deadlines: Deadlines | None = None, progress: Progress | None = None, log_format: str = "text",
+    ) -> None:
         self._spec = spec
+        self._log_format = log_format
         self._deadlines = deadlines or Deadlines()
         self._progress = progress
         self._deliver: Deliver = lambda _: None
@@ -121,7 +125,7 @@ class ProcessClient:
     def _launch(self) -> tuple[Wire, subprocess.Popen[bytes]]:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "headwater.engine.child", str(theirs.fileno())]
+            command = [sys.executable, "-m", "headwater.engine.child", str(theirs.fileno()), self._log_format]
             child = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         wire = Wire(ours)
         wire.send("spec", self._spec)
