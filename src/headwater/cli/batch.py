@@ -88,7 +88,7 @@ async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: 
     front = build_front(EngineSpec(model=model))
     await front.start()
     gate = asyncio.Semaphore(parallel)
-    app = create_app(front, ServeSettings(max_waiting=10**9, own_decision_limits=True))
+    app = create_app(front, ServeSettings(max_waiting=10**9, own_decision_limits=True, access_log=False))
     console = Console(stderr=True)
     failed = 0
     try:

@@ -100,3 +100,4 @@ class Output:
     cached_tokens: int = 0                           # prompt tokens whose state was found, not computed
     computed_tokens: int = 0                         # prompt tokens computed for this request
     draft: DraftPass | None = None                   # of a decoding row where drafting is on: what this step checked
+    queued: float = 0.0                              # seconds between its arrival and its first admission

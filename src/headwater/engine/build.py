@@ -27,6 +27,7 @@ from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from headwater.engine.front import Front
+    from headwater.engine.health import Deadlines
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
@@ -125,8 +126,11 @@ def load_text(spec: EngineSpec) -> TextModel:
         return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
-def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
-    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone."""
+def build_front(
+    spec: EngineSpec, progress: Progress | None = None, *, process: bool = False, deadlines: Deadlines | None = None, log_format: str = "text",
+) -> Front:
+    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone, and does when it
+    misses one of `deadlines`. log_format: of the child's log."""
     from headwater.engine.front import Front
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
@@ -134,7 +138,7 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     if not process:
         text = load_text(spec)
         return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
-    client = ProcessClient(spec, progress=progress)
+    client = ProcessClient(spec, deadlines, progress, log_format)
     client.prepare()
     try:
         return Front(client, load_text(spec))

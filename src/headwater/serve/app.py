@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headwater import __version__
 from headwater.engine.front import Front
 from headwater.serve import chat, completions, embeddings, errors, messages, misc, ollama, openapi, responses, web
+from headwater.serve.access import add_access
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, in_dialect, plain_error
@@ -41,6 +42,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     for module in (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score):
         app.include_router(module.router)
     app.add_middleware(Gate, settings=settings)
+    add_access(app, settings)
     if settings.cors:
         from starlette.middleware.cors import CORSMiddleware
 

@@ -10,6 +10,8 @@ class ServeSettings:
     """api_keys: none = open. max_body: bytes. cors: allowed origins, none by default. max_waiting: requests in all before 429.
 
     served_names: names that clients may use for the model; the first is reported. limits: decision limits per dialect or `own`.
+    progress_deadline: seconds without a sign of life or a finished step after which the engine is replaced. drain: seconds that running requests
+    get to end after SIGTERM. log_format: `text` or `json`. otlp_traces_endpoint: where spans go (needs headwater[otel]).
     """
 
     host: str = "127.0.0.1"
@@ -21,3 +23,8 @@ class ServeSettings:
     served_names: tuple[str, ...] = ()
     own_decision_limits: bool = False
     temperatures: str | None = None
+    progress_deadline: float = 10.0
+    drain: float = 30.0
+    log_format: str = "text"
+    access_log: bool = True
+    otlp_traces_endpoint: str | None = None
