@@ -21,7 +21,8 @@ def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarr
     """Write k, v f32[n, kv_heads · head_dim] to the cache, rounded to its format, then attend with q f32[n, heads · head_dim].
 
     Returns out f32[n, heads · head_dim]; lse f32[n, heads], if given, receives the natural log-sum-exp of the scores.
-    selection: which queries read only part of the cache (then no lse). Rows of q, k, v and out may be columns of wider arrays. The positions of a row must be consecutive.
+    selection: which queries read only part of the cache (then no lse).
+    Rows of q, k, v and out may be columns of wider arrays. The positions of a row must be consecutive.
     ValueError: a table lacks a block that a query may see, or shapes do not fit.
     """
     if out is None:

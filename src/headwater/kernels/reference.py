@@ -220,7 +220,8 @@ def run(
     for op in program.ops:
         inputs = [value(x) for x in op.inputs]
         if op.kind == "attend" and selection is not None and op.attrs["spec"].group == selection.group:
-            buffers[op.output] = np.asarray(reference_select.attend(step, kv[selection.group], op.attrs["spec"], *inputs, selection), np.float32)
+            q, k, v = inputs
+            buffers[op.output] = reference_select.attend(step, kv[selection.group], op.attrs["spec"], q, k, v, selection).astype(np.float32)
             continue
         buffers[op.output] = np.asarray(_OPS[op.kind](op, inputs, step, kv, states, mode), np.float32)
     assert program.hidden is not None

@@ -36,9 +36,9 @@ def cluster(keys: np.ndarray, values: np.ndarray, first: int, vectors: int, iter
     x = members - mean
     n = len(x)
     centres = _unit(x[(2 * np.arange(vectors) + 1) * n // (2 * vectors)], np.zeros((vectors, keys.shape[1])))
-    for round in range(iterations):
-        if round:
-            centres = _unit(_sums(x, assigned, vectors), centres)
+    assigned = np.argmax(x @ centres.T, axis=1)
+    for _ in range(iterations - 1):
+        centres = _unit(_sums(x, assigned, vectors), centres)
         assigned = np.argmax(x @ centres.T, axis=1)
     sizes = np.bincount(assigned, minlength=vectors)
     share = np.where(sizes > 0, 1.0 / np.maximum(sizes, 1), 0.0)[:, None]

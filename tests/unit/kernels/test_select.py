@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_pieces_are_the_whole(name: str) -> None:
     whole = Row(SPECS[name], n).feed(0, n)
     row = Row(SPECS[name], n)
     cuts = [0, 1, 100, SEGMENT - 1, SEGMENT + 3, 2 * SEGMENT, 2 * SEGMENT + 31, n]
-    pieces = np.concatenate([row.feed(a, b) for a, b in zip(cuts, cuts[1:], strict=False)])
+    pieces = np.concatenate([row.feed(a, b) for a, b in pairwise(cuts)])
     assert np.array_equal(whole, pieces)
 
 
