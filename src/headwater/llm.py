@@ -75,7 +75,7 @@ class LLM:
     weights: `as-is`, `q8` or `q4` (quantise a float model at load). kv_memory: bytes for keys and values, None = what the machine allows.
     context: tokens, None = the model's own. threads: None = physical cores. seed: of requests that bring none (None = a fresh one each).
     progress: called while loading with (bytes done, bytes in all, tensor name).
-    sched, evict, draft: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
+    sched, evict, draft, attend: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
     """
 
     def __init__(self, model: str | Path, *, seed: int | None = None, progress: Any = None, **fields: Any) -> None:

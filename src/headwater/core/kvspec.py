@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -26,6 +26,7 @@ class CacheGroup:
     kind: `full` keeps every position, `window` only what a query within `window` newest positions can still read.
     format: `f16`, or `q8` (int8 with one float16 scale per 32 channels of a token); `ELEMENT_BYTES` has those of other engines.
     vectors: stored per head and entry: keys and values are two, a latent or an index key is one. stride: positions that one entry stands for.
+    index_bytes: of an attention index, per position in all layers; kept, shared and dropped with the blocks.
     """
 
     kind: Literal["full", "window"]
@@ -36,11 +37,17 @@ class CacheGroup:
     format: str = "f16"
     vectors: int = 2
     stride: int = 1
+    index_bytes: int = 0
 
     @property
     def bytes_per_token(self) -> int:
-        """Stored bytes of one position in all layers of the group."""
-        return int(self.vectors * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.format] / self.stride)
+        """Stored bytes of one position in all layers of the group, its share of an index included."""
+        return int(self.vectors * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.format] / self.stride) + self.index_bytes
+
+    @property
+    def head_bytes_per_block(self) -> int:
+        """Bytes of one block of keys (or of values) of one kv head of one layer."""
+        return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES[self.format])
 
     @property
     def bytes_per_block(self) -> int:
@@ -75,6 +82,11 @@ class KVSpec:
     @property
     def bytes_per_slot(self) -> int:
         return sum(s.bytes_per_slot for s in self.states)
+
+    @property
+    def layout(self) -> str:
+        """What stored states must agree in: everything but indices, which are made again."""
+        return repr(KVSpec(tuple(replace(g, index_bytes=0) for g in self.groups), self.states))
 
     @property
     def can_cut(self) -> bool:

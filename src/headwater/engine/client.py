@@ -21,7 +21,7 @@ class EngineLostError(HeadwaterError):
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What a front must know of an engine. context: tokens; identity: model hash, kernel signature and KV format, joined."""
+    """What a front must know of an engine. context: tokens; identity: model hash, kernel signature, KV format and attention policy, joined."""
 
     context: int
     vocabulary: int
@@ -30,7 +30,7 @@ class EngineInfo:
 
     @staticmethod
     def of(caps: Caps) -> EngineInfo:
-        return EngineInfo(caps.context, caps.vocabulary, caps.identity, caps.blocks)
+        return EngineInfo(caps.context, caps.vocabulary, caps.fingerprint, caps.blocks)
 
 
 @dataclass(slots=True)
