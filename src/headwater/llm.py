@@ -228,9 +228,12 @@ class LLM:
     def _want(self, prompt: Prompt, params: SamplingParams, grammar: Grammar | None) -> GenerateRequest:
         if params.seed is None and self._rng is not None:
             params = replace(params, seed=int(self._rng.integers(2**63)))
+        ids = prompt.tokens if isinstance(prompt, State) else self._ids(prompt)
+        if params.thinking_token_budget is not None:
+            grammar = self._text.think(ids, params.thinking_token_budget, grammar)
         if isinstance(prompt, State):
-            return GenerateRequest(prompt.tokens, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(prompt.tokens))
-        return GenerateRequest(self._ids(prompt), params, grammar=grammar)
+            return GenerateRequest(ids, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(ids))
+        return GenerateRequest(ids, params, grammar=grammar)
 
     def _output(self, a: Answer, prompt: Prompt, params: SamplingParams) -> RequestOutput:
         scored: list[dict[int, Logprob] | None] | None = None

@@ -20,7 +20,7 @@ from headwater.core.request import Request
 from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
-from headwater.policies.draft.api import Drafter, TakesForced
+from headwater.policies.draft.api import Drafter, Forks, TakesForced, members
 from headwater.policies.draft.best import BestDraft
 from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
@@ -290,16 +290,24 @@ def with_index(kv: KVSpec, select: SelectSpec | None) -> KVSpec:
 
 
 def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
-    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
+    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). text: whose markers of thinking count.
+
+    Raises UserInputError with the known ones.
+    """
     if spec == "none":
         return None
     drafters = [registry.build("draft", part) for part in spec.split("+")]
+    if sum(isinstance(d, Forks) for d in drafters) > 1:
+        raise UserInputError(f"--draft {spec}: at most one drafter that forks rows", field="draft")
+    for d in drafters:
+        if isinstance(d, Forks) and text is not None:
+            d.mark(*text.markers())
     return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
 
 
 def takes_forced(drafter: Drafter | None) -> bool:
     """Whether the executor has to say what grammars force."""
-    return any(isinstance(d, TakesForced) for d in (drafter.drafters if isinstance(drafter, BestDraft) else [drafter]))
+    return any(isinstance(d, TakesForced) for d in members(drafter))
 
 
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:

@@ -11,6 +11,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import Caps
 from headwater.core.request import Output
+from headwater.engine.thinking import Thinking
 
 GRAMMAR_FIELD = "response_format"                                    # how a request names its grammar; begins the message of a grammar error
 
@@ -69,14 +70,16 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`.
+    """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`, or `any`
+    (no grammar, for a budget of thinking alone).
 
-    after: the grammar starts behind this token id (end of thinking); None = at once.
+    after: the grammar starts behind this token id (end of thinking); None = at once. thinking: the same with more to it; replaces `after`.
     """
 
     kind: str
     source: Any
     after: int | None = None
+    thinking: Thinking | None = None
 
 
 Deliver = Callable[[list[Output]], None]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
 from headwater.engine.front import Front, GenerateRequest
+from headwater.engine.thinking import EFFORTS
 from headwater.serve.assemble import Part, Shape
 from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
@@ -57,8 +58,19 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
     if shape.raw_tokens:                                            # markers of calls and reasoning may be special tokens
         params.skip_special_tokens = False
     ids = render(front, body, shape)
+    budget, grammar = thinking_budget(body, shape), shape.grammar
+    if budget is not None:
+        params = replace(params, thinking_token_budget=budget)       # checks it
+        grammar = front.text.think(ids, budget, grammar)
     salt = body.cache_salt or ""
-    return GenerateRequest(ids, params, grammar=shape.grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+    return GenerateRequest(ids, params, grammar=grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+
+
+def thinking_budget(body: ChatRequest, shape: Shape) -> int | None:
+    """Most tokens of thinking: as asked for, or by the effort where the model thinks apart; None = no bound."""
+    if body.thinking_token_budget is not None:
+        return body.thinking_token_budget if shape.reasons else None
+    return EFFORTS.get(body.reasoning_effort or "") if shape.reasons else None
 
 
 class ChatRun:
