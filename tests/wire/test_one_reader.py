@@ -172,3 +172,16 @@ def test_a_grammar_that_cannot_be_is_a_400_also_where_a_stream_was_asked_for(ech
     r = raw(echo, path, json.dumps({**BODIES[path], **extra, "stream": True}).encode())
     assert r.status_code == 400 and "cannot be compiled" in r.text
     assert not echo.front._by_id
+
+
+def texts_of(value: object) -> list[str]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if isinstance(value, str) else [t for x in inner for t in texts_of(x)]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_error_is_one_line_of_bounded_length_whatever_it_quotes(echo, path) -> None:
+    for name in ("a\nb\x00", "n" * 100_000):
+        r = raw(echo, path, json.dumps({**BODIES[path], name: {"\ud800": 1}, "model": name, "input": {name: 1}}).encode())
+        assert r.status_code >= 400 and len(r.text) < 4000
+        assert all(text.isprintable() for text in texts_of(r.json()))

@@ -16,6 +16,8 @@ from headwater.core.unicode import encodable
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
 from headwater.engine.text import ANY, grammar_spec
 
+# how the engine's failures begin where the request asked for what cannot be, and the field that did
+_WISHES = {f"{GRAMMAR_FIELD}:": GRAMMAR_FIELD, "grammar of this request: the grammar": GRAMMAR_FIELD, "no token is allowed here": "allowed_token_ids"}
 MESSAGE_BORDERS = 8                                                 # newest ends of turns in a prompt that are worth a checkpoint
 
 
@@ -109,6 +111,7 @@ def _prompt_ids(prompt: Sequence[int] | np.ndarray, vocabulary: int) -> np.ndarr
 def failure(out: Output) -> HeadwaterError:
     """The exception that an Output with finish 'error' stands for."""
     message = out.error or "the engine failed this request without saying why"
-    if message.startswith(GRAMMAR_FIELD + ":"):
-        return UserInputError(message, GRAMMAR_FIELD)
+    for begin, name in _WISHES.items():
+        if message.startswith(begin):
+            return UserInputError(message if begin.startswith(name) else f"{name}: {message}", name)
     return HeadwaterError(message) if out.retry_after is None else CapacityError(message, out.retry_after)

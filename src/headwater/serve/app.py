@@ -39,8 +39,10 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     async def left(request: Any, error: ClientLeftError) -> Any:
         return plain_error(499, "the client closed the connection")
 
-    for module in (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score):
+    modules = (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score)
+    for module in modules:
         app.include_router(module.router)
+    app.state.routes = [route for module in modules for route in module.router.routes]
     app.add_middleware(Gate, settings=settings)
     add_access(app, settings)
     if settings.cors:

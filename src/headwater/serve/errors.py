@@ -18,6 +18,7 @@ from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterEr
 from headwater.engine.client import EngineLostError
 
 log = logging.getLogger("headwater.serve")
+MAX_MESSAGE = 1000                                                  # characters
 
 
 class NotFoundError(UserInputError):
@@ -55,12 +56,22 @@ def error_object(error: BaseException) -> dict[str, Any]:
     """`{"error": {message, type, param, code}}`. Unforeseen exceptions show their kind, not their insides."""
     _, kind, code = status_of(error)
     if isinstance(error, HeadwaterError):
-        message = str(error)
+        message = one_line(str(error))
     elif isinstance(error, UnicodeEncodeError):                     # JSON can spell what no encoding can carry; only a request brings it here
         message = f"body: holds a lone surrogate (U+{ord(error.object[error.start]):04X}), which is no text"
     else:
         message = f"internal error ({type(error).__name__}); the server's log has the details"
-    return {"error": {"message": message, "type": kind, "param": getattr(error, "field", None), "code": code}}
+    return {"error": {"message": message, "type": kind, "param": _param(getattr(error, "field", None)), "code": code}}
+
+
+def one_line(message: str) -> str:
+    """The message as one line of bounded length: what it quotes of a request may hold line breaks, or be megabytes."""
+    short = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+    return short if short.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
+
+
+def _param(field: str | None) -> str | None:
+    return None if field is None else one_line(field)
 
 
 def in_words_of(error: HeadwaterError, names: Mapping[str, str]) -> HeadwaterError:
@@ -87,7 +98,7 @@ def error_response(error: BaseException) -> Response:
 
 def plain_error(status: int, message: str, param: str | None = None, code: str | None = None) -> Response:
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)
+    return json_response({"error": {"message": one_line(message), "type": kind, "param": _param(param), "code": code}}, status)
 
 
 ANTHROPIC_KINDS = {
@@ -153,5 +164,5 @@ def install(app: FastAPI) -> None:
 
 def _methods(request: Request) -> list[str]:
     """All methods of the path."""
-    found = [r for r in request.app.routes if r.matches(request.scope)[0] is not Match.NONE]
+    found = [r for r in request.app.state.routes if r.matches(request.scope)[0] is not Match.NONE]
     return sorted({m for r in found for m in getattr(r, "methods", None) or ()})

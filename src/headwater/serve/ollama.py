@@ -174,7 +174,8 @@ def _refusal(request: Request, e: HeadwaterError) -> Response:
     name = {ours: f"options.{theirs}" for theirs, ours in OPTIONS.items()} | {"response_format": "format"}
     e = in_words_of(e, {field: f"options.{field}" for field in OllamaOptions.model_fields} | name)
     response = in_dialect(request, error_response(e))
-    return json_response({"error": str(e)}, response.status_code, {k: v for k, v in response.headers.items() if k == "retry-after"})
+    keep = {k: v for k, v in response.headers.items() if k == "retry-after"}
+    return json_response({"error": error_object(e)["error"]["message"]}, response.status_code, keep)
 
 
 def _stats(begin: float, first: float, usage: Any) -> dict[str, int]:

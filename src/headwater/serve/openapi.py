@@ -116,13 +116,11 @@ def document(app: FastAPI) -> dict[str, Any]:
     schemas = out.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):         # the framework's own error object never leaves this server
         schemas.pop(name, None)
-    for path, bodies in {
-        "/v1/systemone": [systemone.SystemOneRequest], "/v1/decisions": [decisions.DecisionsRequest, sglang.NativeRequest],
-    }.items():
-        _add_body(out, path, {"anyOf": [_body(b, schemas, path) for b in bodies]})
     state = _body(systemone.SystemOneRequest, schemas, "/v1/systemone")
-    # each state is refused on its own, so an array may hold anything
-    _add_body(out, "/v1/decisions/batch", {"type": "array", "items": {"anyOf": [state, {}]}, "minItems": 1, "maxItems": 1000})
+    _add_body(out, "/v1/systemone", state)
+    _add_body(out, "/v1/decisions", {"anyOf": [_body(b, schemas, "/v1/decisions") for b in (decisions.DecisionsRequest, sglang.NativeRequest)]})
+    # each state is refused on its own, so an array may hold anything; one object is one line
+    _add_body(out, "/v1/decisions/batch", {"anyOf": [{"type": "array", "items": {"anyOf": [state, {}]}, "minItems": 1, "maxItems": 1000}, OBJECT]})
     for path, operations in out["paths"].items():
         for operation in operations.values():
             _describe(path, operation)

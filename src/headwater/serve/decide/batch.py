@@ -15,7 +15,7 @@ from headwater.core.jsonlines import numbered
 from headwater.serve.context import Server, server_of
 from headwater.serve.decide.run import decide
 from headwater.serve.decide.systemone import SystemOneRequest, dialect_limits, error_body, response, served_model, to_internal
-from headwater.serve.errors import describe_validation, error_response
+from headwater.serve.errors import describe_validation, error_response, one_line
 from headwater.serve.jsonbody import decoded, parsed
 from headwater.serve.sse import unless_client_leaves
 
@@ -49,9 +49,9 @@ async def answer(server: Server, where: str, entry: Any) -> dict[str, Any]:
         return response(model, result)
     except ValidationError as e:
         message, field = describe_validation(list(e.errors(include_url=False)))
-        return {"error": {"message": message, "field": field, "status": 422}}
+        return {"error": {"message": one_line(message), "field": field, "status": 422}}
     except HeadwaterError as e:
-        return {"error": {"message": str(e), "field": getattr(e, "field", None), "status": error_body(e)[0]}}
+        return {"error": {"message": one_line(str(e)), "field": getattr(e, "field", None), "status": error_body(e)[0]}}
 
 
 @router.post("/v1/decisions/batch", response_model=None)

@@ -15,7 +15,7 @@ from headwater.decisions.decider import Work
 from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import Server, server_of
 from headwater.serve.decide.run import decide
-from headwater.serve.errors import json_response, status_of
+from headwater.serve.errors import json_response, one_line, status_of
 from headwater.serve.jsonbody import json_body
 from headwater.serve.schema.common import Int, Salt
 from headwater.serve.sse import unless_client_leaves
@@ -76,19 +76,19 @@ class SystemOneRequest(Strict):
 
 def detail(error: UserInputError) -> dict[str, Any]:
     """The dialect's validation error: `detail` is a list of {loc, msg, type}."""
-    loc = ["body", *(error.field or "body").replace("]", "").replace("[", ".").split(".")]
-    return {"detail": [{"loc": loc, "msg": str(error), "type": "value_error", "input": None, "ctx": {}}]}
+    loc = ["body", *one_line(error.field or "body").replace("]", "").replace("[", ".").split(".")]
+    return {"detail": [{"loc": loc, "msg": one_line(str(error)), "type": "value_error", "input": None, "ctx": {}}]}
 
 
 def error_body(error: HeadwaterError) -> tuple[int, Any]:
     """-> (status, body) in the dialect's two error shapes."""
     status, _, code = status_of(error)
     if isinstance(error, ContextLengthError):
-        return 400, {"detail": {"message": str(error), "error_type": "tokens_exceeded"}}
+        return 400, {"detail": {"message": one_line(str(error)), "error_type": "tokens_exceeded"}}
     if isinstance(error, UserInputError) and status == 400:
         return 422, detail(error)
     kind = {401: "authentication_error", 408: "timeout"}.get(status, code or "unknown")
-    return status, {"detail": {"message": str(error), "error_type": kind}}
+    return status, {"detail": {"message": one_line(str(error)), "error_type": kind}}
 
 
 def question(name: str, q: Noul | Choice | Score | Box, own_limits: bool) -> Question:
@@ -209,4 +209,5 @@ def check_limits(work: Work) -> None:
 def _plain(error: dict[str, Any]) -> dict[str, Any]:
     """pydantic may put objects into `input` that JSON cannot hold, and huge ones."""
     text = repr(error.get("input"))
-    return {"loc": [str(x) if not isinstance(x, int) else x for x in error["loc"]], "msg": error["msg"], "type": error["type"], "input": text[:200]}
+    loc = [x if isinstance(x, int) else one_line(str(x)) for x in error["loc"]]
+    return {"loc": loc, "msg": one_line(error["msg"]), "type": error["type"], "input": text[:200]}
