@@ -217,6 +217,7 @@ HW_MODULE(program) {
         want(hidden >= 0 && hidden < static_cast<int>(p.buffers.size()) && p.buffers[static_cast<size_t>(hidden)].per_read,
              "the program must end in read rows");
         p.hidden = hidden;
+        p.finish();
       }, nb::arg("hidden"))
       .def("run", &run_program, nb::arg("tokens"), nb::arg("positions"), nb::arg("row_start"), nb::arg("reads"), nb::arg("state_in").none(),
            nb::arg("state_out").none(), nb::arg("groups"), nb::arg("states"), nb::arg("selection").none() = nb::none())
