@@ -36,16 +36,22 @@ class Scheduler:
         self.caps = caps
         self.kv = KVManager(caps, evict_policy, producer, block)
         self._board = Board(caps, sched_policy, self.kv, cost)
+        self._planner = Planner(self._board, None)
+        self.draft_with(guess)
+        self._settler = Settler(self._board)
+        self._flight: StepPlan | None = None
+        self._step = 0
+        self.kv.wanted = self._wanted
+
+    def draft_with(self, guess: Guess | None) -> None:
+        """Who proposes draft tokens from now on (None = nobody). Only while nothing runs."""
+        assert not self._board.rows.count, "rows are running: their drafts belong to somebody else"
+        self._planner.guess = guess
         self.guesser = guess if isinstance(guess, Guesser) else None
         self.selfdrafts: SelfDrafts | None = None
         if self.guesser is not None:
             self.guesser.rows = self._board.rows
             self.selfdrafts = SelfDrafts(self._board, self.guesser, self._arrive, self._cancel)
-        self._planner = Planner(self._board, guess)
-        self._settler = Settler(self._board)
-        self._flight: StepPlan | None = None
-        self._step = 0
-        self.kv.wanted = self._wanted
 
     # ---- events -----------------------------------------------------------------------------------------------------------------
 
