@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.trouble.serving import Served, serving
 
-WORDS = "river water turns the mill while people talk about weather bread and the long way home over stones".split()
+WORDS = ["river", "water", "turns", "the", "mill", "while", "people", "talk", "about", "weather", "bread", "and", "the", "long", "way", "home", "over", "stones"]
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "n": {"type": "integer", "maximum": 99}}, "required": ["a"]}
 
 
