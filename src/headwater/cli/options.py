@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
+
+from headwater.cli.loadbar import load_progress
+
+__all__ = ["load_progress"]                                        # and every option below
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Known name (headwater models), .gguf file, folder, hf:ORG/REPO[:FILE], or echo.")]
 Weights = Annotated[str, typer.Option(help="as-is, or quantise a float model at load: q8, q4.")]
@@ -26,29 +30,3 @@ TopK = Annotated[int, typer.Option(help="Draw from the k most likely tokens; 0 =
 Seed = Annotated[Optional[int], typer.Option(help="The same seed and prompt give the same text; default: a fresh one, printed at the end.")]  # noqa: UP045
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
-
-
-def load_progress() -> Any:
-    """A progress callback for loading: a bar on stderr where that is a terminal, else None. `.close()` it afterwards."""
-    import sys
-
-    return LoadBar() if sys.stderr.isatty() else None
-
-
-class LoadBar:
-    """Bytes loaded; drawn by hand, because importing a progress library takes longer than loading a small model."""
-
-    WIDTH = 30
-
-    def __init__(self) -> None:
-        self._shown = -1
-
-    def __call__(self, done: int, total: int, name: str) -> None:
-        import sys
-
-        filled = self.WIDTH * done // max(total, 1)
-        if filled != self._shown:
-            self._shown = filled
-            print(f"\rloading [{'#' * filled}{' ' * (self.WIDTH - filled)}] {total / 2**20:,.0f} MiB", end="", file=sys.stderr, flush=True)
-        if done >= total:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

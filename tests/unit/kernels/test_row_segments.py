@@ -30,7 +30,8 @@ def fine_and_wide() -> Program:
     x = ops.embed(program, matrix(rng, VOCAB, DIM, "Q8_0"))
     for layer in range(2):
         h = ops.rms_norm(x, vector(rng, DIM), 1e-5)
-        q, k, v = ops.split(ops.linear(h, matrix(rng, (HEADS + 2 * KV_HEADS) * HEAD_DIM, DIM), fine=True), *(n * HEAD_DIM for n in (HEADS, KV_HEADS, KV_HEADS)))
+        qkv = ops.linear(h, matrix(rng, (HEADS + 2 * KV_HEADS) * HEAD_DIM, DIM), fine=True)
+        q, k, v = ops.split(qkv, *(n * HEAD_DIM for n in (HEADS, KV_HEADS, KV_HEADS)))
         a = ops.attend(ops.rope(q, HEAD_DIM, rope), ops.rope(k, HEAD_DIM, rope), v, ops.Attend(0, layer, HEADS, KV_HEADS, HEAD_DIM, HEAD_DIM**-0.5))
         x = x + ops.linear(a, matrix(rng, DIM, HEADS * HEAD_DIM, "Q5_1"))
         h = ops.rms_norm(x, vector(rng, DIM), 1e-5)
