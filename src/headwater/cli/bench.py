@@ -81,6 +81,23 @@ def kernels(json: Path = JSON, seconds: float = typer.Option(0.5, min=0.01, help
         report.save(json)
 
 
+@app.command("profile")
+def profile(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(3, min=1, help="Rounds after one that is not counted."),
+            prompt: list[int] = typer.Option([512, 2048], "--prompt", min=1, help="Prompt lengths, each as one step."),
+            at: list[int] = typer.Option([128, 2048], "--at", min=1, help="Contexts after which one token is drawn.")) -> None:
+    """Where the time of a step goes: milliseconds by kind of operation, for prompts and single tokens."""
+    from headwater.bench.profile import bench
+    from headwater.core.errors import UserInputError
+    from headwater.kernels import native
+
+    if not native.available():
+        raise UserInputError("bench profile: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
+    report = bench(model, tuple(prompt), tuple(at), rounds)
+    report.print()
+    if json:
+        report.save(json)
+
+
 @app.command("serve")
 def serve(
     url: str = typer.Argument("http://127.0.0.1:8000", help="A running server on this machine."),
