@@ -19,6 +19,7 @@ from headwater.serve.access import add_access
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, plain_error
+from headwater.serve.origin import SameSite
 from headwater.serve.settings import ServeSettings
 from headwater.serve.sse import ClientLeftError
 
@@ -39,6 +40,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     for module in (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score):
         app.include_router(module.router)
     app.add_middleware(Gate, settings=settings)
+    app.add_middleware(SameSite, hosts=settings.allowed_hosts, cors=settings.cors)
     add_access(app, settings)
     if settings.cors:
         from starlette.middleware.cors import CORSMiddleware
