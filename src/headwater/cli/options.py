@@ -16,6 +16,7 @@ ChatTemplate = Annotated[Optional[str], typer.Option(help="File with a chat temp
 Sched = Annotated[str, typer.Option(help="Who runs next: fcfs, priority, sjf, fair; with parameters: fcfs:seconds=0.1.")]
 Evict = Annotated[str, typer.Option(help="Which cached block leaves: lru, slru, lfu, demand.")]
 Draft = Annotated[str, typer.Option(help="Which tokens to guess ahead: none, ngram, suffix. Guesses change the speed, never the text.")]
+Attend = Annotated[str, typer.Option(help="What generated tokens read: dense, or lossy: window, quest, wave; wave:retrieve=0.05,estimate=0.3.")]
 Backend = Annotated[str, typer.Option(help="auto, native, or reference (numpy, slow).")]
 AcceptLicence = Annotated[bool, typer.Option("--accept-licence", help="You have read and accept the terms of a model that asks for it.")]
 

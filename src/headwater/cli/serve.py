@@ -26,6 +26,7 @@ def serve(
     sched: str = typer.Option("fcfs", help="Who runs next: a resident of the room `sched` (see `headwater policies`)."),
     evict: str = typer.Option("slru", help="Which cached block leaves: a resident of the room `evict`."),
     draft: str = typer.Option("none", help="Which tokens to guess: residents of the room `draft`, joined by +."),
+    attend: str = typer.Option("dense", help="What generated tokens read: a resident of the room `attend` (lossy but for dense)."),
     step_tokens: int = typer.Option(2048, min=1, help="Most tokens in one step."),
     max_waiting: int = typer.Option(1024, min=1, help="Requests that may wait before new ones get 429."),
     progress_deadline: float = typer.Option(10.0, min=1.0, help="Seconds without progress after which the engine process is replaced."),
@@ -57,7 +58,7 @@ def serve(
     spec = EngineSpec(
         model=path or model or EngineSpec.model, name=served_model_name[0] if served_model_name else None, weights=weights,
         kv_memory=kv_memory or None, kv_format=kv, context=context or None, threads=threads or None, chat_template=chat_template or None,
-        sched=sched, evict=evict, draft=draft, step_tokens=step_tokens, accept_licence=accept_licence,
+        sched=sched, evict=evict, draft=draft, attend=attend, step_tokens=step_tokens, accept_licence=accept_licence,
     )
     settings = ServeSettings(
         host=host, port=port, api_keys=(*api_key, *read_keys(api_key_file)), max_body=max_body * 2**20, max_waiting=max_waiting, cors=tuple(cors),

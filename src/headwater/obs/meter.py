@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from headwater.obs.names import COUNTERS, GAUGES, HISTOGRAMS, PREFIX
+from headwater.obs.speculation import drafting
 
 
 @dataclass(slots=True)
@@ -55,6 +56,7 @@ class Meter:
                 metric = family(PREFIX + name, text, labels=["model_name"])
                 metric.add_metric([self._model], values[name])
                 yield metric
+        yield from drafting(s, self._model)
 
     def arrived(self, request_id: str, prompt_tokens: int) -> None:
         self._watches[request_id] = Watch(self._clock(), 0.0, {}, {}, {})

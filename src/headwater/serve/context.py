@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.errors import CapacityError
 from headwater.engine.decisions import load_temperatures
 from headwater.engine.front import Front
@@ -41,7 +42,7 @@ class Server:
         """The name to report. Raises NotFoundError for a model that is not served here."""
         if name is None or name in self.names:
             return name or self.names[0]
-        raise NotFoundError(f"model: '{name}' is not served here; this server has {', '.join(self.names)}", field="model")
+        raise NotFoundError(f"model: '{name[:200]}' is not served here; this server has {', '.join(self.names)}", field="model")
 
     def admit(self) -> None:
         """Raises CapacityError when too many requests wait, or the server is shutting down."""
@@ -73,8 +74,9 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{secrets.token_hex(12)}"
 
 
-def usage_object(prompt: int, completion: int, cached: int, reasoning: int | None = None) -> dict[str, Any]:
-    """OpenAI's usage; `cached_tokens` counts prompt tokens whose state was found, not computed."""
+def usage_object(prompt: int, completion: int, cached: int, reasoning: int | None = None, drafts: DraftCounts | None = None) -> dict[str, Any]:
+    """OpenAI's usage; `cached_tokens` counts prompt tokens whose state was found, not computed. With drafting on, guesses count as predictions and
+    `x_speculation` says more."""
     out: dict[str, Any] = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -83,4 +85,8 @@ def usage_object(prompt: int, completion: int, cached: int, reasoning: int | Non
     }
     if reasoning is not None:
         out["completion_tokens_details"] = {"reasoning_tokens": reasoning}
+    if drafts is not None:
+        checked = {"accepted_prediction_tokens": drafts.accepted, "rejected_prediction_tokens": drafts.drafted - drafts.accepted}
+        out["completion_tokens_details"] = out.get("completion_tokens_details", {}) | checked
+        out["x_speculation"] = drafts.summary()
     return out

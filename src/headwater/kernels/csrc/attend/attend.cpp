@@ -182,7 +182,7 @@ float* thread_scratch(int slot, size_t floats) {
     std::unique_ptr<float, FreeAligned> data;
     size_t size = 0;
   };
-  thread_local Buffer buffers[2];
+  thread_local Buffer buffers[3];
   Buffer& b = buffers[slot];
   if (b.size < floats) {
     const size_t bytes = (floats * sizeof(float) + 4095) / 4096 * 4096;
@@ -194,13 +194,19 @@ float* thread_scratch(int slot, size_t floats) {
 }
 
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
-                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse) {
+                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
+                     const int32_t* until) {
   check_shapes(step, kv, spec);
   if (step.n_tokens == 0) return;
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
                       (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim)};
   std::vector<RowSpan> spans = spans_of(step, kv, spec);
   store(pool, job);
+  if (until) {
+    for (RowSpan& s : spans) s.count = std::clamp(until[s.row] - s.position, 0, s.count);
+    spans.erase(std::remove_if(spans.begin(), spans.end(), [](const RowSpan& s) { return s.count == 0; }), spans.end());
+    if (spans.empty()) return;
+  }
   sort_by_prefix(spans, kv);
   std::vector<TileSegment> segments;
   std::vector<AttendTile> tiles;
