@@ -107,12 +107,13 @@ def serve(
     parallel: int = typer.Option(0, min=0, help="At most so many at once; 0: no bound (closed: 8)."),
     prompt: int = typer.Option(256, min=1, help="Prompt tokens."),
     output: int = typer.Option(64, min=1, help="Tokens to draw."),
-    trace: Path = typer.Option(None, help="Azure LLM trace (CSV) for kind trace."),
+    trace: Path = typer.Option(None, help="Azure LLM (.csv) or Mooncake (.jsonl) trace for kind trace."),
     speed: float = typer.Option(1.0, min=0.001, help="How much faster than the trace."),
     longest: int = typer.Option(4096, min=2, help="Prompt plus output of a trace row are cut to this."),
     ttft: float = typer.Option(0.0, min=0.0, help="Objective for the first token in seconds; 0: none."),
     tpot: float = typer.Option(0.0, min=0.0, help="Objective for the mean time per output token in seconds; 0: none."),
     seed: int = typer.Option(0, help="Seed of arrivals and prompts."),
+    api_key: str = typer.Option("", "--api-key", envvar="HEADWATER_API_KEY"),
     json: Path = JSON,
 ) -> None:
     """Load a server and report percentiles of TTFT, ITL and TPOT, and goodput against objectives."""
@@ -135,7 +136,7 @@ def serve(
     begin = time.perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("requests", total=len(work))
-        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task)))
+        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task), api_key))
     result = bench_load.summary(served, time.perf_counter() - begin, ttft, tpot)
     table = Table("measure", "value", title=f"{kind}, {len(work)} requests")
     for name, value in result.items():
