@@ -13,7 +13,7 @@ import numpy as np
 
 from headwater.bench.haystack import Document, Question, make_document
 from headwater.core.errors import UserInputError
-from headwater.core.kvspec import BLOCK_TOKENS
+from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.core.registry import build
 from headwater.kernels.program import Step
 from headwater.kernels.select import NEVER, QUEST, WAVE, WINDOW, SelectSpec
@@ -42,12 +42,12 @@ class Score:
 class Trunk:
     """A document prefilled once; policies decode from its end, each over the same keys and values."""
 
-    def __init__(self, model: Any, length: int) -> None:
+    def __init__(self, model: Any, length: int, kv: KVSpec | None = None) -> None:
         from headwater.worker.model_forward import ModelForward
 
         self.length, self.context = length, length + SPARE
         blocks = -(-self.context // BLOCK_TOKENS)
-        self.kv = model.kvspec
+        self.kv = kv or model.kvspec
         self.full = next((i for i, g in enumerate(self.kv.groups) if g.kind == "full"), None)
         if self.full is None or self.kv.states:
             raise UserInputError("bench longcontext: the model has no layers of full attention, or recurrent states", "model")
@@ -195,6 +195,34 @@ class Bench:
                 score.right.setdefault(q.task, []).append(_right(got, self.encode(q.text), self.encode(q.answer)))
         score.bytes.append(trunk.bytes_share(sum(int((trunk.length + 1 + np.arange(len(t))).sum()) for _, t in texts)))
 
+    def formats(self, length: int, documents: int) -> list[dict[str, Any]]:
+        """Mean KL to f16 of dense attention over each cache format, and seconds of a decoding step; every format computes its own prefill."""
+        from headwater.core.kvspec import CACHE_FORMATS
+
+        rows: list[dict[str, Any]] = []
+        truth: list[np.ndarray] = []
+        for format in CACHE_FORMATS:
+            trunk = Trunk(self.model, length, self.model.config.kvspec(format))
+            kl: list[float] = []
+            agree: list[bool] = []
+            took: list[float] = []
+            for d in range(documents):
+                document = make_document(self.text, self.encode, length, seed=1000 * length + d)
+                trunk.prefill(document.tokens)
+                self.tell(f"{length:,} tokens, document {d + 1} of {documents}: {format}")
+                got = log_softmax(trunk.logits(document.following))
+                if format == "f16":
+                    truth.append(got)
+                kl += (np.exp(truth[d]) * (truth[d] - got)).sum(1).tolist()
+                agree += (got.argmax(1) == truth[d].argmax(1)).tolist()
+                for _ in range(8):
+                    began = time.perf_counter()
+                    trunk.logits(document.following[:1])
+                    took.append(time.perf_counter() - began)
+            rows.append({"length": length, "format": format, "bytes_per_token": trunk.kv.bytes_per_token, "kl": float(np.mean(kl)),
+                         "kl_standard_error": float(np.std(kl) / np.sqrt(len(kl))), "agree": float(np.mean(agree)), "seconds": took})
+        return rows
+
     def timed(self, length: int, policies: dict[str, SelectSpec], rounds: int = 12) -> dict[str, list[float]]:
         """Seconds of decoding steps at the end of a document, policies and dense taking turns in every round."""
         trunk = Trunk(self.model, length)
@@ -307,4 +335,15 @@ def table_of(rows: list[dict[str, Any]], title: str) -> Any:
         faster = statistics.median(b / a for a, b in zip(r["seconds"], dense["seconds"], strict=True))
         table.add_row(f"{r['length']:,}", r["policy"], f"{r['bytes']:.3f}", f"{r['kl']:.4f}", f"{r['kl_standard_error']:.4f}", f"{r['agree']:.3f}",
                       f"{r['points']:.0f}", f"{r['dense_points']:.0f}", f"{ms:.1f}", f"{faster:.2f}", f"{100 * r['index_share']:.1f} %")
+    return table
+
+
+def formats_table(rows: list[dict[str, Any]], title: str) -> Any:
+    """A rich table of `Bench.formats`."""
+    from rich.table import Table
+
+    table = Table("tokens", "format", "bytes per token", "KL to f16", "±", "top-1", "ms per step", title=title)
+    for r in rows:
+        table.add_row(f"{r['length']:,}", r["format"], f"{r['bytes_per_token']:,}", f"{r['kl']:.5f}", f"{r['kl_standard_error']:.5f}",
+                      f"{r['agree']:.3f}", f"{1000 * statistics.median(r['seconds']):.1f}")
     return table

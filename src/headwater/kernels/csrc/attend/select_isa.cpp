@@ -51,11 +51,8 @@ void see(const Reader& r, int hi) {
 // Whole blocks, or the first `positions` of them, as one partial; at most sixteen.
 void read_blocks(const Reader& r, const int32_t* table, int n, int positions) {
   see(r, positions);
-  if (r.job.kv.format == kQ8) {
-    partial_rows<Q8Source>(r.job, r.w, table, nullptr, 0, r.job.group, r.kv_head, 0, n);
-  } else {
-    partial_rows<F16Source>(r.job, r.w, table, nullptr, 0, r.job.group, r.kv_head, 0, n);
-  }
+  with_source(r.job.kv.format,
+              [&](auto source) { partial_rows<decltype(source)>(r.job, r.w, table, nullptr, 0, r.job.group, r.kv_head, 0, n); });
   add_partial(r);
 }
 
@@ -170,8 +167,8 @@ void flush(const Reader& r, Gather& list) {
   const int n = (list.n + kLanes - 1) / kLanes;
   const char *keys[kChunkBlocks + kAhead] = {}, *values[kChunkBlocks + kAhead] = {};
   see(r, list.n);
-  if (r.job.kv.format == kQ8) {
-    pack_floats<Q8Source>(r, list, keys, values);
+  if (r.job.kv.format != kF16) {
+    with_source(r.job.kv.format, [&](auto source) { pack_floats<decltype(source)>(r, list, keys, values); });
     partial_group<F32Source>(r.job, r.w, 0, r.job.group, keys, values, 0, n);
   } else {
     pack_halves(r, list, keys, values);
