@@ -45,7 +45,7 @@ class EngineSpec:
     """Everything that an engine is made from; a child process gets exactly this.
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
-    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
+    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: of `CACHE_FORMATS`. context, threads: None = the model's, the machine's.
     chat_template: a file that replaces the model's own. sched, evict, draft, attend: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
