@@ -19,7 +19,7 @@ from headwater.core.params import SamplingParams
 from headwater.core.request import Request
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
-from headwater.policies.draft.api import Drafter, Forks, TakesForced, members
+from headwater.policies.draft.api import Drafter, Forks, NeedsModel, TakesForced, members
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+DRAFT_KV = "256M"                                                   # keys and values of a draft model
 CALIBRATION_TOKENS = (16, 8, 48, 192)
 TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
@@ -318,6 +319,20 @@ def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
     return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
 
 
+def _attach_models(drafter: Drafter | None, spec: EngineSpec, text: TextModel) -> None:
+    """Load the small models that drafters ask for. Raises UserInputError where a vocabulary differs."""
+    for d in members(drafter):
+        if isinstance(d, NeedsModel):
+            from headwater.engine.draftmodel import DraftModel, check_vocabulary
+
+            if not d.file:
+                raise UserInputError("--draft model: names no model; --draft model:file=NAME would be right", "draft")
+            small = EngineSpec(d.file, kv_memory=DRAFT_KV, step_tokens=spec.step_tokens, backend=spec.backend, accept_licence=spec.accept_licence)
+            engine, its_text = load(small)
+            check_vocabulary(its_text, text)
+            d.attach(DraftModel(engine))
+
+
 def takes_forced(drafter: Drafter | None) -> bool:
     """Whether the executor has to say what grammars force."""
     return any(isinstance(d, TakesForced) for d in members(drafter))
@@ -332,6 +347,7 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.runner import Runner
 
     drafter = build_drafter(spec.draft, text)
+    _attach_models(drafter, spec, text)
     executor = InlineExecutor(Runner(forward, forced=takes_forced(drafter)))
     cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
     scheduler = Scheduler(
