@@ -6,9 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from headwater.cli.loadbar import load_progress
-
-__all__ = ["load_progress"]                                        # and every option below
+from headwater.cli import loadbar
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Known name (headwater models), .gguf file, folder, hf:ORG/REPO[:FILE], or echo.")]
 Weights = Annotated[str, typer.Option(help="as-is, or quantise a float model at load: q8, q4.")]
@@ -30,3 +28,5 @@ TopK = Annotated[int, typer.Option(help="Draw from the k most likely tokens; 0 =
 Seed = Annotated[Optional[int], typer.Option(help="The same seed and prompt give the same text; default: a fresh one, printed at the end.")]  # noqa: UP045
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
+
+load_progress = loadbar.load_progress
