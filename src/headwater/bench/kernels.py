@@ -22,6 +22,7 @@ PROBE_BYTES = 256 << 20
 COLS, ROWS = 1536, 1536
 TILE_ROWS = 24                             # rows from which products run on matrix tiles (csrc/linear/linear_amx.cpp)
 INPUT_ROWS = (1, 4, 8, 16, 64, 480)
+STEP_CONTEXTS = (128, 2048)
 FORMATS = {"Q4_1": ("q4m", 4), "Q8_0": ("q8", 8), "F16": ("f16", 0)}    # file format -> layout, code bits
 
 
@@ -140,11 +141,9 @@ def _products(report: Report, name: str, weights: list[Weight], rows: int, probe
         rates.append(per_second * (weights[0].nbytes if limit < arithmetic / ops else ops) / 1e9)
         limits.append("bytes" if limit < arithmetic / ops else "operations")
     unit = "GB/s" if limits[-1] == "bytes" else "GOP/s"
-        report.add(f"linear {name} x {rows}", "share", Figure("of the ceiling", "1", fractions, note=f"{limits[-1]}: {weights[0].nbytes / 1e6:.1f} MB, {ops / 1e9:.3g} GOP"))
+    note = f"{limits[-1]}: {weights[0].nbytes / 1e6:.1f} MB, {ops / 1e9:.3g} GOP"
+    report.add(f"linear {name} x {rows}", "share", Figure("of the ceiling", "1", fractions, note=note))
     report.add(f"linear {name} x {rows}", "rate", Figure("achieved", unit, rates))
-
-
-STEP_CONTEXTS = (128, 2048)
 
 
 def _steps(report: Report, model: str, probe: np.ndarray, seconds: float, rounds: int, advance: Callable[[str], None]) -> None:
