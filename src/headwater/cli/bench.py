@@ -88,6 +88,17 @@ def kernels(json: Path = JSON, model: str = typer.Option("smollm2-135m-instruct"
         report.save(json)
 
 
+@app.command("load")
+def load(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(5, min=1, help="Rounds; reading and loading take turns.")) -> None:
+    """Loading a model's weights against a plain read of the same file, in MB/s, warm and cold."""
+    from headwater.bench.loading import bench
+
+    report = bench(model, rounds)
+    report.print(baseline="plain read")
+    if json:
+        report.save(json)
+
+
 @app.command("profile")
 def profile(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(3, min=1, help="Rounds after one that is not counted."),
             prompt: list[int] = typer.Option([512, 2048], "--prompt", min=1, help="Prompt lengths, each as one step."),
