@@ -117,15 +117,30 @@ def body_fuzz(b: Bench) -> list[str]:
     return [sys.executable, str(HERE / "body_fuzz.py"), "--bodies", "100000"]
 
 
+def quality(b: Bench) -> list[str]:
+    """Perplexity on plain text and arithmetic, and what 8-bit keys and values cost, against float32 (hours: numpy is the float32 side)."""
+    texts = {"shakespeare": b.model((("aiperf", "0.13.0"),), r"shakespeare\.txt$")}
+    arithmetic = Path(os.environ.get("HEADWATER_SHARED", "")) / "data" / "reasoning" / "gsm8k_test.jsonl"
+    if arithmetic.is_file():
+        texts["gsm8k"] = str(arithmetic)
+    else:
+        print("gsm8k left out: HEADWATER_SHARED names no folder with data/reasoning/gsm8k_test.jsonl")
+    qwen = b.model(QWEN, r"part\d+\.bin$")
+    models = {"smollm2": b.catalog_model("smollm2-135m-instruct"), "gemma3": b.catalog_model("gemma-3-270m"), "qwen2.5-coder": qwen}
+    args = [part for name, paths in models.items() for part in ("--model", f"{name}={paths}")]
+    return [sys.executable, str(HERE / "quality.py"), *args, *(part for name, file in texts.items() for part in ("--text", f"{name}={file}"))]
+
+
 JUDGES: dict[str, Callable[[Bench], list[str]]] = {
     "small-models": small_models, "divergence": divergence, "embeddings": embeddings, "tokenizers": tokenizers, "templates": templates,
     "schema-fuzz": schema_fuzz, "body-fuzz": body_fuzz,
+    "quality": quality,
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="*", choices=sorted(JUDGES), default=list(JUDGES))
+    parser.add_argument("--only", nargs="*", choices=sorted(JUDGES), default=[j for j in JUDGES if j != "quality"])
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv-judges")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
