@@ -7,6 +7,7 @@ import pytest
 from drafted_requests import ask, request, same
 from echo_engine import KINDS, echo_offline
 
+from headwater.engine.expand import GenerateRequest
 from headwater.engine.offline import Offline
 from headwater.llm import LLM, SamplingParams
 
@@ -43,6 +44,29 @@ def eager(llm: LLM) -> LLM:
     """Guesses at a fixed price: what a step costs on this machine in this minute must not decide what a test sees."""
     llm.engine.scheduler.guesser.cost = None
     return llm
+
+
+@pytest.mark.parametrize("draft", ["ngram:shortest=1", "suffix+ngram:shortest=1"])
+def test_text_that_cannot_be_guessed_is_hardly_guessed_at(draft) -> None:
+    offline = echo_offline(draft=draft)
+    guesser = offline.engine.scheduler.guesser
+    shares = []
+    for i in range(24):                                             # every token drawn evenly from 95
+        before = guesser.counts.copy()
+        params = SamplingParams(temperature=100.0, seed=i, max_tokens=140, ignore_eos=True)
+        offline.run([GenerateRequest(list(range(40 + i, 90 + i)), params)])
+        shares.append((guesser.counts.drafted - before.drafted) / (guesser.counts.passes - before.passes))
+    assert sum(shares[8:]) / 16 <= 0.02 < shares[0]
+
+
+def test_rows_of_a_kind_of_text_that_repeats_draft_again_after_text_that_does_not() -> None:
+    offline = echo_offline(draft="suffix")
+    for i in range(6):
+        offline.run([GenerateRequest(list(range(40, 90)), SamplingParams(temperature=100.0, seed=i, max_tokens=100, ignore_eos=True))])
+    params = SamplingParams(temperature=0.0, max_tokens=100, ignore_eos=True)
+    offline.run([GenerateRequest(list(b"what comes now was said before"), params)])
+    again = offline.run([GenerateRequest(list(b"what comes now was said before"), params)])[0]
+    assert again.usage.drafts.accepted > 60
 
 
 @pytest.mark.slow

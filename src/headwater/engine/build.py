@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,32 +12,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwater.core import registry
-from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive
 from headwater.core.kvspec import BLOCK_TOKENS, CACHE_FORMATS, CacheGroup, KVSpec
 from headwater.core.params import SamplingParams
 from headwater.core.request import Request
-from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
-from headwater.policies.draft.api import Drafter, Forks, TakesForced, members
-from headwater.policies.draft.best import BestDraft
-from headwater.sched.guess import Guesser
-from headwater.sched.scheduler import Scheduler
+from headwater.policies.draft.api import Drafter, Forks, NeedsModel, TakesForced, members
 
 if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
     from headwater.engine.front import Front
     from headwater.engine.health import Deadlines
     from headwater.kernels.select import SelectSpec
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
+    from headwater.policies.draft.api import Drafter
     from headwater.text.tokenizer import Tokenizer
     from headwater.worker.forward import Forward
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+DRAFT_KV = "256M"                                                   # keys and values of a draft model
 CALIBRATION_TOKENS = (16, 8, 48, 192)
 TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
@@ -47,7 +46,7 @@ class EngineSpec:
     """Everything that an engine is made from; a child process gets exactly this.
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
-    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
+    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: of `CACHE_FORMATS`. context, threads: None = the model's, the machine's.
     chat_template: a file that replaces the model's own. sched, evict, draft, attend: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
@@ -84,12 +83,25 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     if spec.model == ECHO:
         text = text or _echo_text(spec)
         return _echo_engine(spec, text), text
-    from headwater.model.load.loader import load_model
+    from headwater.model.load.loader import load_source, open_source
 
     _set_threads(spec)
-    model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
-    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name), model.config)
+    with open_source(_paths(spec)) as source, ThreadPoolExecutor(1, "load") as loader:
+        loading = loader.submit(load_source, source, spec.weights, progress, spec.kv_format)
+        # while weights are read and re-encoded natively, Python has the tokenizer to build and the engine to import
+        text = text or _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
+        _import_engine()
+        model = loading.result()
     return _model_engine(spec, model, text), text
+
+
+def _import_engine() -> None:
+    """What `_model_engine` will need."""
+    import headwater.engine.engine
+    import headwater.sched.scheduler
+    import headwater.worker.exec.inline
+    import headwater.worker.model_forward
+    import headwater.worker.runner  # noqa: F401
 
 
 def load_engine(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> Engine:
@@ -294,6 +306,8 @@ def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
 
     Raises UserInputError with the known ones.
     """
+    from headwater.policies.draft.best import BestDraft
+
     if spec == "none":
         return None
     drafters = [registry.build("draft", part) for part in spec.split("+")]
@@ -305,16 +319,35 @@ def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
     return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
 
 
+def _attach_models(drafter: Drafter | None, spec: EngineSpec, text: TextModel) -> None:
+    """Load the small models that drafters ask for. Raises UserInputError where a vocabulary differs."""
+    for d in members(drafter):
+        if isinstance(d, NeedsModel):
+            from headwater.engine.draftmodel import DraftModel, check_vocabulary
+
+            if not d.file:
+                raise UserInputError("--draft model: names no model; --draft model:file=NAME would be right", "draft")
+            small = EngineSpec(d.file, kv_memory=DRAFT_KV, step_tokens=spec.step_tokens, backend=spec.backend, accept_licence=spec.accept_licence)
+            engine, its_text = load(small)
+            check_vocabulary(its_text, text)
+            d.attach(DraftModel(engine))
+
+
 def takes_forced(drafter: Drafter | None) -> bool:
     """Whether the executor has to say what grammars force."""
     return any(isinstance(d, TakesForced) for d in members(drafter))
 
 
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
+    from headwater.core.cost import LearnedCost
+    from headwater.engine.engine import Engine
+    from headwater.sched.guess import Guesser
+    from headwater.sched.scheduler import Scheduler
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 
     drafter = build_drafter(spec.draft, text)
+    _attach_models(drafter, spec, text)
     executor = InlineExecutor(Runner(forward, forced=takes_forced(drafter)))
     cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
     scheduler = Scheduler(

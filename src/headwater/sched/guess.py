@@ -36,9 +36,6 @@ class _RowState:
     alphas: dict[str, float] = field(default_factory=dict)          # chance that the first guess of a source holds, this row
     idle: int = 0                 # passes since the last draft
 
-    def alpha(self, source: str) -> float:
-        return self.alphas.get(source, START)
-
 
 class Guesser:
     """The `guess` of a scheduler. drafter: a resident of the room `draft`; cost: prices one more guessed token (None = a quarter of a plain step).
@@ -98,7 +95,7 @@ class Guesser:
         s = self._catch_up(row)
         s.guess = s.guess[:0]
         draft = self._proposed(s, row, min(limit, LONGEST)) if limit > 0 else NOTHING
-        probing = s.alpha(draft.source) < FLOOR
+        probing = self._alpha(s, draft.source, draft.match) < FLOOR
         if probing and s.idle < PROBE_EVERY:
             draft = NOTHING
         length = min(len(draft.ids), self._length(s, draft, price), 1 if probing else LONGEST) if len(draft.ids) else 0
@@ -115,7 +112,7 @@ class Guesser:
 
     def _length(self, s: _RowState, draft: Draft, price: float) -> int:
         """Guesses until the chance that one more holds is worth less than it costs; price in plain row-steps."""
-        own = s.alpha(draft.source)
+        own = self._alpha(s, draft.source, draft.match)
         alpha = min(0.98, 0.5 * (own + self._by_match.get((draft.source, _bucket(draft.match)), START)))
         if own < FLOOR:
             return 1
@@ -164,9 +161,15 @@ class Guesser:
                     insort(seq.borders, pos)
         return s
 
+    def _alpha(self, s: _RowState, source: str, match: int) -> float:
+        """Chance that the source's first guess holds in this row; a row that knows nothing yet believes the others where they saw little hold."""
+        return s.alphas.get(source, min(START, self._by_match.get((source, _bucket(match)), START)))
+
     def _learn(self, s: _RowState, drafted: int, held: int) -> None:
         rate = held / (held + 1) if held < drafted else 1.0          # maximum likelihood of a geometric run, cut off at the draft's end
-        own = s.alpha(s.source)
+        own = self._alpha(s, s.source, s.match)
+        if held and own < FLOOR:
+            own = FLOOR                                             # a probe that holds buys further tries, however often it failed before
         s.alphas[s.source] = FADE * own + (1 - FADE) * rate if held else FADE * FADE * own
         key = s.source, _bucket(s.match)
         self._by_match[key] = FADE * self._by_match.get(key, START) + (1 - FADE) * rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -53,6 +54,19 @@ class Fork(NamedTuple):
     prompt: np.ndarray
     shared: int
     most: int
+
+
+Continue = Callable[[np.ndarray, int, str], np.ndarray]            # (tokens int32[n], most, salt) -> int32[≤ most], a model's continuation
+
+
+@runtime_checkable
+class NeedsModel(Protocol):
+    """A drafter that asks another model. file: which, as for `--model`."""
+
+    file: str
+
+    def attach(self, model: Continue) -> None:
+        """Who computes; before the first row."""
 
 
 @runtime_checkable
