@@ -24,7 +24,7 @@ bench: $(VENV)/.test
 	$(VENV)/bin/headwater bench latency --model $(MODEL)
 
 judges: $(VENV)/.test
-	$(VENV)/bin/python tests/judges/run.py
+	$(VENV)/bin/python tests/judges/run.py $(if $(ONLY),--only $(ONLY))
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
