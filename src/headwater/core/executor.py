@@ -46,5 +46,8 @@ class CostModel(Protocol):
     def step_seconds(self, f: StepFeatures) -> float:
         """Predicted seconds of a step."""
 
+    def bound_seconds(self, f: StepFeatures) -> float:
+        """Seconds that such a step hardly exceeds, by what predictions missed lately; what a budget is held against."""
+
     def learn(self, f: StepFeatures, seconds: float) -> None:
         """A step with these features took `seconds`."""

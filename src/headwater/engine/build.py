@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,26 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwater.core import registry
-from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive
 from headwater.core.kvspec import BLOCK_TOKENS, CACHE_FORMATS, CacheGroup, KVSpec
 from headwater.core.params import SamplingParams
 from headwater.core.request import Request
-from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
-from headwater.policies.draft.api import Drafter
-from headwater.policies.draft.best import BestDraft
-from headwater.sched.guess import Guesser
-from headwater.sched.scheduler import Scheduler
+from headwater.policies.draft.api import Drafter, Forks, TakesForced, members
 
 if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
     from headwater.engine.front import Front
+    from headwater.engine.health import Deadlines
     from headwater.kernels.select import SelectSpec
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
+    from headwater.policies.draft.api import Drafter
     from headwater.text.tokenizer import Tokenizer
     from headwater.worker.forward import Forward
 
@@ -83,12 +82,25 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     if spec.model == ECHO:
         text = text or _echo_text(spec)
         return _echo_engine(spec, text), text
-    from headwater.model.load.loader import load_model
+    from headwater.model.load.loader import load_source, open_source
 
     _set_threads(spec)
-    model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
-    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name), model.config)
+    with open_source(_paths(spec)) as source, ThreadPoolExecutor(1, "load") as loader:
+        loading = loader.submit(load_source, source, spec.weights, progress, spec.kv_format)
+        # while weights are read and re-encoded natively, Python has the tokenizer to build and the engine to import
+        text = text or _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
+        _import_engine()
+        model = loading.result()
     return _model_engine(spec, model, text), text
+
+
+def _import_engine() -> None:
+    """What `_model_engine` will need."""
+    import headwater.engine.engine
+    import headwater.sched.scheduler
+    import headwater.worker.exec.inline
+    import headwater.worker.model_forward
+    import headwater.worker.runner  # noqa: F401
 
 
 def load_engine(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> Engine:
@@ -127,8 +139,11 @@ def load_text(spec: EngineSpec) -> TextModel:
         return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
-def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
-    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone."""
+def build_front(
+    spec: EngineSpec, progress: Progress | None = None, *, process: bool = False, deadlines: Deadlines | None = None, log_format: str = "text",
+) -> Front:
+    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone, and does when it
+    misses one of `deadlines`. log_format: of the child's log."""
     from headwater.engine.front import Front
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
@@ -136,7 +151,7 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     if not process:
         text = load_text(spec)
         return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
-    client = ProcessClient(spec, progress=progress)
+    client = ProcessClient(spec, deadlines, progress, log_format)
     client.prepare()
     try:
         return Front(client, load_text(spec))
@@ -285,21 +300,40 @@ def with_index(kv: KVSpec, select: SelectSpec | None) -> KVSpec:
     return replace(kv, groups=tuple(counted(g) for g in kv.groups))
 
 
-def build_drafter(spec: str) -> Drafter | None:
-    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
+def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
+    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). text: whose markers of thinking count.
+
+    Raises UserInputError with the known ones.
+    """
+    from headwater.policies.draft.best import BestDraft
+
     if spec == "none":
         return None
     drafters = [registry.build("draft", part) for part in spec.split("+")]
+    if sum(isinstance(d, Forks) for d in drafters) > 1:
+        raise UserInputError(f"--draft {spec}: at most one drafter that forks rows", field="draft")
+    for d in drafters:
+        if isinstance(d, Forks) and text is not None:
+            d.mark(*text.markers())
     return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
 
 
+def takes_forced(drafter: Drafter | None) -> bool:
+    """Whether the executor has to say what grammars force."""
+    return any(isinstance(d, TakesForced) for d in members(drafter))
+
+
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
+    from headwater.core.cost import LearnedCost
+    from headwater.engine.engine import Engine
+    from headwater.sched.guess import Guesser
+    from headwater.sched.scheduler import Scheduler
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 
-    executor = InlineExecutor(Runner(forward))
+    drafter = build_drafter(spec.draft, text)
+    executor = InlineExecutor(Runner(forward, forced=takes_forced(drafter)))
     cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
-    drafter = build_drafter(spec.draft)
     scheduler = Scheduler(
         executor.caps(), registry.build("sched", spec.sched if text.generates else "whole"), registry.build("evict", spec.evict), cost,
         guess=None if drafter is None else Guesser(drafter, cost),

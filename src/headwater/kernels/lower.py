@@ -45,6 +45,14 @@ class NativeProgram:
         """Bytes of scratch held now."""
         return int(self._native.scratch_bytes)
 
+    def timed(self, on: bool) -> None:
+        """Whether `run` keeps the wall time of every operation."""
+        self._native.timed = on
+
+    def take_seconds(self) -> dict[str, float]:
+        """Seconds by kind of operation since the last call."""
+        return dict(self._native.take_seconds())
+
     def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | None = None) -> np.ndarray:
         """-> float32[n_reads, dim]. One native call; keys, values and states of the step are written. selection: who reads only part of the cache.
 

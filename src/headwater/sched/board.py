@@ -63,7 +63,7 @@ class Board:
         decoding = int(np.count_nonzero(rows.alive & (rows.known - rows.done <= 1)))
         tokens = int(self.queue.known[self.queue.alive].sum()) if self.queue.count else 0
         n = min(self.policy.tokens, self.caps.max_step_tokens)
-        rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2)), 1e-9) if self.cost else 1000.0
+        rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2, 0, n)), 1e-9) if self.cost else 1000.0
         return LoadView(self.queue.count, rows.count, decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
 
     @staticmethod
@@ -80,7 +80,7 @@ class Board:
     @staticmethod
     def output(seq: Seq, ids: np.ndarray, *, finish: FinishReason | None = None, stop_id: int | None = None, error: str | None = None,
                retry_after: float | None = None, reads: ReadResult | None = None) -> Output:
-        return Output(seq.request.request_id, ids, None, reads, finish, stop_id, error, retry_after, max(seq.cached, 0), seq.computed)
+        return Output(seq.request.request_id, ids, None, reads, finish, stop_id, error, retry_after, max(seq.cached, 0), seq.computed, seq.queued)
 
     # ---- the life of a row ------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Board:
         self.queue.add(seq)
         self.changed = True
 
-    def enter(self, seq: Seq, chain: Chain, start: int) -> int:
+    def enter(self, seq: Seq, chain: Chain, start: int, now: float) -> int:
         """A waiting request becomes a running row whose first `start` tokens have state."""
         self.queue.remove(seq.row)
         row = self.rows.add(seq)
@@ -102,6 +102,7 @@ class Board:
         self.rows.want[row] = (Want.SAMPLE | (Want.MASK if seq.request.mask else Want.NONE)) if draws else Want.NONE
         if seq.cached < 0:
             seq.cached = seq.counted = min(start, seq.prompt_len)
+            seq.queued = max(now - seq.request.arrival, 0.0)
             self.count.cached += seq.cached
             self.count.forks += start > 0
         self.rows.reached[row] = max(seq.reached, start)

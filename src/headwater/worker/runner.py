@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,11 +47,21 @@ def find_draws(plan: StepPlan) -> Draws:
     return Draws(sampled, start, plan.rows[rows], plan.tokens.start[1:][rows] - 1 - back, lengths.astype(np.int32))
 
 
-class Runner:
-    """Runs plans on one model. `masks`: the grammar matchers. Methods belong to the thread that runs plans, except `masks.add`."""
+def sorted_once(values: np.ndarray) -> np.ndarray:
+    """Ascending, each value once (`np.unique` would import numpy.ma, which the first token of a process waits for)."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate((np.ones(len(ordered[:1]), bool), ordered[1:] != ordered[:-1]))]
 
-    def __init__(self, forward: Forward) -> None:
+
+class Runner:
+    """Runs plans on one model. `masks`: the grammar matchers. Methods belong to the thread that runs plans, except `masks.add`.
+
+    forced: results name the tokens that grammars want next (for `--draft forced`).
+    """
+
+    def __init__(self, forward: Forward, forced: bool = False) -> None:
         self.forward = forward
+        self.forced = forced
         caps = forward.caps
         self.inputs = Inputs(caps.spec, caps.context, caps.vocabulary)
         self.masks = Masks(caps.vocabulary)
@@ -88,7 +99,7 @@ class Runner:
         if len(plan.copies):
             self.forward.copy_blocks(plan.copies)
         draws, found = find_draws(plan), find_reads(plan, inputs)
-        where = np.unique(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
+        where = sorted_once(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
         step = whole = inputs.step(plan, where)
         imported = self._import(plan) if self._imports else []
         if imported:
@@ -105,6 +116,8 @@ class Runner:
                     hidden = hidden[np.searchsorted(where, draws.at)]
                 result.tokens = self._draw(plan, draws, hidden, result)
             self._replay(whole, plan, guessed, result)
+        if self.forced:
+            self._force(plan, result)
         if plan.state_copies is not None and len(plan.state_copies):
             self.forward.copy_states(plan.state_copies)
         if self._exports:
@@ -131,10 +144,12 @@ class Runner:
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         at = np.arange(start[-1]) + np.repeat(plan.tokens.start[rows] - start[:-1], counts)
         slots = plan.state_out[rows]
+        began = time.perf_counter()
         self.forward.hidden(Step(
             plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
             (slots + self.forward.caps.slots).astype(np.int32), slots, None if step.border is None else step.border[rows],
         ))
+        result.rollback_seconds += time.perf_counter() - began
 
     def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:
         """Sample every place, verify guesses, fill n_ok and logprobs; -> tokens per plan row. Drawn tokens join the rows' histories."""
@@ -182,6 +197,18 @@ class Runner:
             except (ValueError, HeadwaterError) as e:
                 result.failed[i] = f"grammar of this request: {e}"
         return bits
+
+    def _force(self, plan: StepPlan, result: StepResult) -> None:
+        """What the grammars of rows that drew something want next; a matcher that fails says so when it is next asked for a mask."""
+        for i in np.flatnonzero(plan.want & Want.MASK).tolist():
+            init, drawn = self.inputs.inits[int(plan.rows[i])], len(result.tokens.row(i))
+            if not drawn or i in result.failed:
+                continue
+            known = int(plan.n_done[i] + plan.n_new[i] - plan.n_guess[i]) + drawn
+            with contextlib.suppress(KeyError, ValueError, HeadwaterError):
+                ids = self.masks.forced(init.mask or "", self.inputs.history[init.row, init.prompt_len : known])
+                if len(ids):
+                    result.forced[i] = ids
 
     def _import(self, plan: StepPlan) -> list[int]:
         """Fill the blocks of rows whose state comes from a file; -> their plan rows."""

@@ -57,7 +57,7 @@ class SuffixDraft:
             others, longer = past.find(r.tail, most)
             if longer > match:
                 ids, match = others, longer
-        return Draft(ids[: int(self.factor * match) + self.offset], match)
+        return Draft(ids[: int(self.factor * match) + self.offset], match, "suffix")
 
     def end(self, row: int) -> None:
         r = self._rows.pop(row, None)

@@ -217,8 +217,18 @@ HW_MODULE(program) {
         want(hidden >= 0 && hidden < static_cast<int>(p.buffers.size()) && p.buffers[static_cast<size_t>(hidden)].per_read,
              "the program must end in read rows");
         p.hidden = hidden;
+        p.finish();
       }, nb::arg("hidden"))
       .def("run", &run_program, nb::arg("tokens"), nb::arg("positions"), nb::arg("row_start"), nb::arg("reads"), nb::arg("state_in").none(),
            nb::arg("state_out").none(), nb::arg("groups"), nb::arg("states"), nb::arg("selection").none() = nb::none())
+      .def_rw("timed", &hw::Program::timed, "Whether run() adds the wall time of every operation to `take_seconds`.")
+      .def("take_seconds", [](hw::Program& p) {  // seconds by kind of operation since the last call
+        nb::dict out;
+        for (size_t kind = 0; kind < static_cast<size_t>(hw::OpKind::count); ++kind) {
+          if (p.seconds[kind] > 0.0) out[kNames[kind]] = p.seconds[kind];
+          p.seconds[kind] = 0.0;
+        }
+        return out;
+      })
       .def_prop_ro("scratch_bytes", &hw::Program::scratch_bytes);
 }
