@@ -36,7 +36,7 @@ class Plan:
     answer: int = 256
     draft_at: int = 64
     contexts: list[int] = field(default_factory=lambda: [256, 1024, 4096])
-    guesses: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 6, 8, 12, 16])
+    guesses: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 6, 8, 12, 16, 24, 31])
     rounds: int = 5
     pairs: int = 30
     pair_tokens: int = 96
@@ -49,8 +49,8 @@ class Plan:
     @classmethod
     def quick(cls) -> Plan:
         """A few minutes on two cores: shows that everything runs, says little."""
-        return cls(items=3, think=48, answer=64, draft_at=12, contexts=[256], guesses=[1, 2, 4, 8], rounds=3, pairs=30, pair_tokens=32,
-                   copy_tokens=96, stream_tokens=24, stream_rounds=5, history=1_000_000)
+        return cls(items=3, think=48, answer=64, draft_at=12, contexts=[256], guesses=[1, 2, 4, 8, 16, 31], rounds=3, pairs=30, pair_tokens=32,
+                   copy_tokens=192, stream_tokens=24, stream_rounds=5, history=1_000_000)
 
 
 def arms(plan: Plan) -> dict[str, str]:

@@ -22,6 +22,7 @@ START = 0.6                       # acceptance believed before any draft was che
 FLOOR = 0.35                      # below this acceptance of the first token a source only probes in this row
 PROBE_EVERY = 64                  # passes between two probes of a row that guesses in vain
 LONGEST = 32                      # guesses per row and pass
+NO_IDS = np.zeros(0, np.int32)
 
 
 @dataclass(slots=True)
@@ -30,8 +31,7 @@ class _RowState:
     seq: Seq
     drafter: Drafter              # all of them for a client's row, the one that forks for its own
     fed: int                      # tokens the drafter knows
-    guess: np.ndarray             # the draft that is out, empty if none
-    match: int = 0                # its match and source
+    match: int = 0                # of the draft that is out, and its source
     source: str = ""
     alphas: dict[str, float] = field(default_factory=dict)          # chance that the first guess of a source holds, this row
     idle: int = 0                 # passes since the last draft
@@ -63,7 +63,7 @@ class Guesser:
         price = self._price(idx)
         drafts = [self._draft(int(row), int(limit), price) for row, limit in zip(idx, most, strict=True)]
         self._forced.clear()
-        return Ragged.of(drafts)
+        return Ragged.of(drafts) if any(map(len, drafts)) else Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32))
 
     def verified(self, plan: StepPlan, result: StepResult) -> None:
         """A step is about to be applied: count, and learn from the drafts that were checked."""
@@ -93,15 +93,14 @@ class Guesser:
 
     def _draft(self, row: int, limit: int, price: float) -> np.ndarray:
         s = self._catch_up(row)
-        s.guess = s.guess[:0]
         draft = self._proposed(s, row, min(limit, LONGEST)) if limit > 0 else NOTHING
-        probing = self._alpha(s, draft.source, draft.match) < FLOOR
-        if probing and s.idle < PROBE_EVERY:
-            draft = NOTHING
-        length = min(len(draft.ids), self._length(s, draft, price), 1 if probing else LONGEST) if len(draft.ids) else 0
+        if not len(draft.ids) or (s.idle < PROBE_EVERY and self._alpha(s, draft.source, draft.match) < FLOOR):
+            s.idle += 1
+            return NO_IDS
+        length = min(len(draft.ids), self._length(s, draft, price))
         s.idle = 0 if length else s.idle + 1
-        s.guess, s.match, s.source = draft.ids[:length].astype(np.int32), draft.match, draft.source
-        return s.guess
+        s.match, s.source = draft.match, draft.source
+        return draft.ids[:length].astype(np.int32, copy=False)
 
     def _proposed(self, s: _RowState, row: int, most: int) -> Draft:
         if self._forced and row in self._forced and isinstance(s.drafter, TakesForced):
@@ -150,7 +149,7 @@ class Guesser:
         key, drafter = self.children.get(seq.request.request_id), self.drafter
         if key is not None and self.forker is not None:
             drafter = cast(Drafter, self.forker)
-        s = self._states[row] = _RowState(self._names, seq, drafter, known, np.zeros(0, np.int32))
+        s = self._states[row] = _RowState(self._names, seq, drafter, known)
         self._names += 1
         drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
         if self.forker is not None:
