@@ -19,6 +19,7 @@ from headwater.sched.table import Rows
 BUCKETS = (0, 4, 8, 16, 32)       # lower ends of the match lengths that share one acceptance estimate
 FADE = 0.9                        # weight of the past in an acceptance estimate, per draft
 START = 0.6                       # acceptance believed before any draft was checked
+SURE = {"forced": 0.97}           # and where the source has its own reasons
 FLOOR = 0.35                      # below this acceptance of the first token a source only probes in this row
 PROBE_EVERY = 64                  # passes between two probes of a row that guesses in vain
 LONGEST = 32                      # guesses per row and pass
@@ -112,7 +113,7 @@ class Guesser:
     def _length(self, s: _RowState, draft: Draft, price: float) -> int:
         """Guesses until the chance that one more holds is worth less than it costs; price in plain row-steps."""
         own = self._alpha(s, draft.source, draft.match)
-        alpha = min(0.98, 0.5 * (own + self._by_match.get((draft.source, _bucket(draft.match)), START)))
+        alpha = min(0.98, 0.5 * (own + self._seen(draft.source, draft.match)))
         if own < FLOOR:
             return 1
         if alpha <= price:
@@ -162,7 +163,11 @@ class Guesser:
 
     def _alpha(self, s: _RowState, source: str, match: int) -> float:
         """Chance that the source's first guess holds in this row; a row that knows nothing yet believes the others where they saw little hold."""
-        return s.alphas.get(source, min(START, self._by_match.get((source, _bucket(match)), START)))
+        return s.alphas.get(source, min(SURE.get(source, START), self._seen(source, match)))
+
+    def _seen(self, source: str, match: int) -> float:
+        """Chance that the first guess of such a match holds, all rows."""
+        return self._by_match.get((source, _bucket(match)), SURE.get(source, START))
 
     def _learn(self, s: _RowState, drafted: int, held: int) -> None:
         rate = held / (held + 1) if held < drafted else 1.0          # maximum likelihood of a geometric run, cut off at the draft's end
@@ -171,7 +176,7 @@ class Guesser:
             own = FLOOR                                             # a probe that holds buys further tries, however often it failed before
         s.alphas[s.source] = FADE * own + (1 - FADE) * rate if held else FADE * FADE * own
         key = s.source, _bucket(s.match)
-        self._by_match[key] = FADE * self._by_match.get(key, START) + (1 - FADE) * rate
+        self._by_match[key] = FADE * self._seen(s.source, s.match) + (1 - FADE) * rate
 
     def forget(self) -> None:
         """Rows that have left; what they drew may serve others."""
