@@ -81,6 +81,23 @@ def kernels(json: Path = JSON, seconds: float = typer.Option(0.5, min=0.01, help
         report.save(json)
 
 
+@app.command("profile")
+def profile(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(3, min=1, help="Rounds after one that is not counted."),
+            prompt: list[int] = typer.Option([512, 2048], "--prompt", min=1, help="Prompt lengths, each as one step."),
+            at: list[int] = typer.Option([128, 2048], "--at", min=1, help="Contexts after which one token is drawn.")) -> None:
+    """Where the time of a step goes: milliseconds by kind of operation, for prompts and single tokens."""
+    from headwater.bench.profile import bench
+    from headwater.core.errors import UserInputError
+    from headwater.kernels import native
+
+    if not native.available():
+        raise UserInputError("bench profile: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
+    report = bench(model, tuple(prompt), tuple(at), rounds)
+    report.print()
+    if json:
+        report.save(json)
+
+
 @app.command("serve")
 def serve(
     url: str = typer.Argument("http://127.0.0.1:8000", help="A running server on this machine."),
@@ -90,12 +107,13 @@ def serve(
     parallel: int = typer.Option(0, min=0, help="At most so many at once; 0: no bound (closed: 8)."),
     prompt: int = typer.Option(256, min=1, help="Prompt tokens."),
     output: int = typer.Option(64, min=1, help="Tokens to draw."),
-    trace: Path = typer.Option(None, help="Azure LLM trace (CSV) for kind trace."),
+    trace: Path = typer.Option(None, help="Azure LLM (.csv) or Mooncake (.jsonl) trace for kind trace."),
     speed: float = typer.Option(1.0, min=0.001, help="How much faster than the trace."),
     longest: int = typer.Option(4096, min=2, help="Prompt plus output of a trace row are cut to this."),
     ttft: float = typer.Option(0.0, min=0.0, help="Objective for the first token in seconds; 0: none."),
     tpot: float = typer.Option(0.0, min=0.0, help="Objective for the mean time per output token in seconds; 0: none."),
     seed: int = typer.Option(0, help="Seed of arrivals and prompts."),
+    api_key: str = typer.Option("", "--api-key", envvar="HEADWATER_API_KEY"),
     json: Path = JSON,
 ) -> None:
     """Load a server and report percentiles of TTFT, ITL and TPOT, and goodput against objectives."""
@@ -118,7 +136,7 @@ def serve(
     begin = time.perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("requests", total=len(work))
-        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task)))
+        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task), api_key))
     result = bench_load.summary(served, time.perf_counter() - begin, ttft, tpot)
     table = Table("measure", "value", title=f"{kind}, {len(work)} requests")
     for name, value in result.items():
@@ -364,3 +382,48 @@ def speculate(
         Console(stderr=True).print(f"[yellow]missing:[/] {what}")
     if plot:
         picture(report, plot)
+
+
+@app.command("longcontext")
+def longcontext(
+    model: str = MODEL,
+    length: list[int] = typer.Option([2048, 7500], "--length", min=1200, help="Tokens of a document; may be given several times."),
+    documents: int = typer.Option(3, min=1, help="Documents per length."),
+    policy: list[str] = typer.Option([], "--policy", help="Instead of the grid at equal bytes: residents of attend: wave:estimate=1."),
+    kv: str = typer.Option("f16", "--kv", help="KV format."),
+    text: Path = typer.Option(None, "--text", help="Plain text to cut documents from; default: that of the package aiperf."),
+    formats: bool = typer.Option(False, "--formats", help="Instead: cache formats against f16."),
+    quick: bool = typer.Option(False, "--quick", help="One document per length, budgets 0.2 and 0.5 only."),
+    json: Path = JSON,
+    picture: Path = typer.Option(None, "--picture", help="Write KL over bytes read to this file (needs headwater[plots])."),
+) -> None:
+    """Lossy attention against dense: KL, retrieval, bytes read, seconds; every policy from one prefill."""
+    from json import dumps
+
+    from rich.console import Console
+
+    from headwater.bench.longcontext import BUDGETS, Bench, draw, find_text, formats_table, grid, policies_of, row, table_of
+    from headwater.bench.report import environment
+    from headwater.engine.build import EngineSpec, load_text
+    from headwater.model.catalog import resolve
+    from headwater.model.load.loader import load_model
+
+    body = find_text(text)
+    chosen = policies_of(policy)
+    loaded = load_model(resolve(model), kv_format=kv)
+    rows: list[dict[str, Any]] = []
+    with Console(stderr=True).status("longcontext") as status:
+        bench = Bench(loaded, load_text(EngineSpec(model)).tokenizer, body, status.update)
+        for n in length if formats else ():
+            rows += bench.formats(n, 1 if quick else documents)
+        for n in length if not formats else ():
+            policies = chosen or grid(n, (0.2, 0.5) if quick else BUDGETS)
+            scores = bench.run(n, 1 if quick else documents, policies)
+            status.update(f"{n:,} tokens: seconds")
+            seconds = bench.timed(n, policies, 6 if quick else 12)
+            rows += [row(s, scores[0], n) | {"seconds": seconds[s.policy]} for s in scores]
+    Console().print(formats_table(rows, model) if formats else table_of(rows, model))
+    if json:
+        json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+    if picture and not formats:
+        draw(rows, picture)

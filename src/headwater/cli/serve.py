@@ -19,7 +19,7 @@ def serve(
     served_model_name: list[str] = typer.Option([], "--served-model-name", help="Names that clients may use; the first is reported."),
     weights: str = typer.Option("as-is", help="as-is, q8 or q4: quantise a float model at load."),
     kv_memory: str = typer.Option("", "--kv-memory", help="Memory for keys and values, such as 4G; default: what the machine allows."),
-    kv: str = typer.Option("f16", "--kv", help="KV format: f16 or q8."),
+    kv: str = typer.Option("f16", "--kv", help="KV format: f16, q8, fp4 or int4."),
     context: int = typer.Option(0, min=0, help="Context length in tokens; 0: the model's own."),
     threads: int = typer.Option(0, min=0, help="Threads; 0: physical cores that this process may use."),
     chat_template: str = typer.Option("", "--chat-template", help="File with a jinja2 chat template that replaces the model's."),
@@ -37,6 +37,7 @@ def serve(
     api_key_file: Path = typer.Option(None, "--api-key-file", help="File with one API key a line."),
     max_body: int = typer.Option(32, min=1, help="Largest request body in MiB."),
     cors: list[str] = typer.Option([], "--cors", help="Origin that browsers may call from; none by default."),
+    allowed_host: list[str] = typer.Option([], "--allowed-host", help="Name that a Host header may give besides loopback's own (behind a proxy)."),
     own_decision_limits: bool = typer.Option(False, "--own-decision-limits", help="Allow 4,096 options instead of each dialect's limit."),
     temperatures: str = typer.Option("", help="File of decision temperatures (`headwater decide calibrate`)."),
     accept_licence: bool = typer.Option(False, "--accept-licence", help="Accept the licence of a model whose licence restricts use."),
@@ -61,7 +62,9 @@ def serve(
     )
     settings = ServeSettings(
         host=host, port=port, api_keys=(*api_key, *read_keys(api_key_file)), max_body=max_body * 2**20, max_waiting=max_waiting, cors=tuple(cors),
-        served_names=tuple(served_model_name), own_decision_limits=own_decision_limits, temperatures=temperatures or None,
+        served_names=tuple(served_model_name),
+        allowed_hosts=(*LOOPBACK, *allowed_host) if host in LOOPBACK or allowed_host else (),
+        own_decision_limits=own_decision_limits, temperatures=temperatures or None,
         progress_deadline=progress_deadline, drain=drain, log_format=log_format, access_log=access_log,
         otlp_traces_endpoint=otlp_traces_endpoint or None,
     )

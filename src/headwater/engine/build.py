@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,28 +12,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwater.core import registry
-from headwater.core.cost import LearnedCost
 from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive
 from headwater.core.kvspec import BLOCK_TOKENS, CACHE_FORMATS, CacheGroup, KVSpec
 from headwater.core.params import SamplingParams
 from headwater.core.request import Request
-from headwater.engine.draftmodel import DraftModel, check_vocabulary
-from headwater.engine.engine import Engine
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
 from headwater.policies.draft.api import Drafter, Forks, NeedsModel, TakesForced, members
-from headwater.policies.draft.best import BestDraft
-from headwater.sched.guess import Guesser
-from headwater.sched.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
     from headwater.engine.front import Front
     from headwater.engine.health import Deadlines
     from headwater.kernels.select import SelectSpec
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
+    from headwater.policies.draft.api import Drafter
     from headwater.text.tokenizer import Tokenizer
     from headwater.worker.forward import Forward
 
@@ -49,7 +46,7 @@ class EngineSpec:
     """Everything that an engine is made from; a child process gets exactly this.
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
-    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
+    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: of `CACHE_FORMATS`. context, threads: None = the model's, the machine's.
     chat_template: a file that replaces the model's own. sched, evict, draft, attend: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
@@ -86,12 +83,25 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     if spec.model == ECHO:
         text = text or _echo_text(spec)
         return _echo_engine(spec, text), text
-    from headwater.model.load.loader import load_model
+    from headwater.model.load.loader import load_source, open_source
 
     _set_threads(spec)
-    model = load_model(_paths(spec), spec.weights, progress, spec.kv_format)
-    text = text or _text(spec, _tokenizer(model.tokenizer), model.generation, _name(spec, model.config.name), model.config)
+    with open_source(_paths(spec)) as source, ThreadPoolExecutor(1, "load") as loader:
+        loading = loader.submit(load_source, source, spec.weights, progress, spec.kv_format)
+        # while weights are read and re-encoded natively, Python has the tokenizer to build and the engine to import
+        text = text or _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
+        _import_engine()
+        model = loading.result()
     return _model_engine(spec, model, text), text
+
+
+def _import_engine() -> None:
+    """What `_model_engine` will need."""
+    import headwater.engine.engine
+    import headwater.sched.scheduler
+    import headwater.worker.exec.inline
+    import headwater.worker.model_forward
+    import headwater.worker.runner  # noqa: F401
 
 
 def load_engine(spec: EngineSpec, progress: Progress | None = None, text: TextModel | None = None) -> Engine:
@@ -296,6 +306,8 @@ def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
 
     Raises UserInputError with the known ones.
     """
+    from headwater.policies.draft.best import BestDraft
+
     if spec == "none":
         return None
     drafters = [registry.build("draft", part) for part in spec.split("+")]
@@ -311,6 +323,8 @@ def _attach_models(drafter: Drafter | None, spec: EngineSpec, text: TextModel) -
     """Load the small models that drafters ask for. Raises UserInputError where a vocabulary differs."""
     for d in members(drafter):
         if isinstance(d, NeedsModel):
+            from headwater.engine.draftmodel import DraftModel, check_vocabulary
+
             if not d.file:
                 raise UserInputError("--draft model: names no model; --draft model:file=NAME would be right", "draft")
             small = EngineSpec(d.file, kv_memory=DRAFT_KV, step_tokens=spec.step_tokens, backend=spec.backend, accept_licence=spec.accept_licence)
@@ -325,6 +339,10 @@ def takes_forced(drafter: Drafter | None) -> bool:
 
 
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
+    from headwater.core.cost import LearnedCost
+    from headwater.engine.engine import Engine
+    from headwater.sched.guess import Guesser
+    from headwater.sched.scheduler import Scheduler
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 

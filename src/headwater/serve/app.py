@@ -20,6 +20,7 @@ from headwater.serve.access import add_access
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, in_dialect, plain_error
+from headwater.serve.origin import SameSite
 from headwater.serve.schema.common import RequestId
 from headwater.serve.settings import ServeSettings
 from headwater.serve.sse import ClientLeftError
@@ -44,6 +45,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
         app.include_router(module.router)
     app.state.routes = [route for module in modules for route in module.router.routes]
     app.add_middleware(Gate, settings=settings)
+    app.add_middleware(SameSite, hosts=settings.allowed_hosts, cors=settings.cors)
     add_access(app, settings)
     if settings.cors:
         from starlette.middleware.cors import CORSMiddleware

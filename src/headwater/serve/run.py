@@ -16,6 +16,7 @@ from headwater.engine import logs
 from headwater.engine.build import EngineSpec, build_front
 from headwater.engine.health import Deadlines
 from headwater.serve.app import create_app
+from headwater.serve.http import BoundedProtocol
 from headwater.serve.settings import ServeSettings
 
 log = logging.getLogger("headwater.serve")
@@ -80,7 +81,8 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         raise taken(settings.host, settings.port, e) from None
     app = create_app(front, settings)
     server = Uvicorn(uvicorn.Config(
-        app, log_config=None, log_level="warning", access_log=False, timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK, lifespan="off",
+        app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,
     ))
     loop = asyncio.get_running_loop()
 

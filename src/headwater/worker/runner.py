@@ -47,6 +47,12 @@ def find_draws(plan: StepPlan) -> Draws:
     return Draws(sampled, start, plan.rows[rows], plan.tokens.start[1:][rows] - 1 - back, lengths.astype(np.int32))
 
 
+def sorted_once(values: np.ndarray) -> np.ndarray:
+    """Ascending, each value once (`np.unique` would import numpy.ma, which the first token of a process waits for)."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate((np.ones(len(ordered[:1]), bool), ordered[1:] != ordered[:-1]))]
+
+
 class Runner:
     """Runs plans on one model. `masks`: the grammar matchers. Methods belong to the thread that runs plans, except `masks.add`.
 
@@ -93,7 +99,7 @@ class Runner:
         if len(plan.copies):
             self.forward.copy_blocks(plan.copies)
         draws, found = find_draws(plan), find_reads(plan, inputs)
-        where = np.unique(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
+        where = sorted_once(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
         step = whole = inputs.step(plan, where)
         imported = self._import(plan) if self._imports else []
         if imported:

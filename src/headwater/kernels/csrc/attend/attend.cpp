@@ -42,7 +42,8 @@ void check_shapes(const Step& step, const KVGroup& kv, const AttendSpec& spec) {
   if (spec.head_dim <= 0 || spec.head_dim % 8) fail("head_dim " + std::to_string(spec.head_dim) + " is not a multiple of 8");
   if (kv.kv_heads != spec.kv_heads || kv.head_dim != spec.head_dim) fail("the cache was made for other heads than the layer's");
   if (spec.layer < 0 || spec.layer >= kv.layers) fail("layer " + std::to_string(spec.layer) + " is outside the cache");
-  if (kv.format != kF16 && kv.format != kQ8) fail("unknown cache format " + std::to_string(kv.format));
+  if (kv.format < 0 || kv.format >= kFormats) fail("unknown cache format " + std::to_string(kv.format));
+  if (kv.format >= kFp4 && spec.head_dim % 32) fail("formats of four bits want a head_dim that is a multiple of 32");
   if (spec.window < 0) fail("window is negative");
   if (step.n_rows > 0 && (step.row_start[0] != 0 || step.row_start[step.n_rows] != step.n_tokens)) fail("row_start does not span the tokens");
 }
@@ -162,11 +163,12 @@ void store(ThreadPool& pool, const AttendJob& job) {
   std::vector<int32_t> row_of(static_cast<size_t>(step.n_tokens));
   for (int r = 0; r < step.n_rows; ++r) std::fill(row_of.begin() + step.row_start[r], row_of.begin() + step.row_start[r + 1], r);
   const auto write = HW_SELECT(store_kv);
-  constexpr int kPiece = 64;
-  const int pieces = (step.n_tokens + kPiece - 1) / kPiece;
+  // two tokens of a block share bytes in formats of four bits: there one task stores all tokens of a kv head
+  const int piece_tokens = job.kv.format < kFp4 ? 64 : step.n_tokens;
+  const int pieces = (step.n_tokens + piece_tokens - 1) / piece_tokens;
   const auto one = [&](int task, int) {
-    const int first = task / job.spec.kv_heads * kPiece;
-    write(job, task % job.spec.kv_heads, row_of.data(), first, std::min(first + kPiece, step.n_tokens));
+    const int first = task / job.spec.kv_heads * piece_tokens;
+    write(job, task % job.spec.kv_heads, row_of.data(), first, std::min(first + piece_tokens, step.n_tokens));
   };
   if (step.n_tokens * job.spec.kv_heads < 64) {
     for (int task = 0; task < pieces * job.spec.kv_heads; ++task) one(task, 0);

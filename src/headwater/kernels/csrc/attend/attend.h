@@ -13,7 +13,9 @@
 
 namespace hw {
 
-enum KVFormat : int { kF16 = 0, kQ8 = 1 };
+// kQ8: int8, a half-precision scale per 32 channels of a token. kFp4: E2M1, an E4M3 scale per 16. kInt4: 0..15, half-precision scale and minimum per
+// 32. Codes of four bits: in each run of sixteen numbers byte i holds number i (low half) and number i + 8.
+enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kFormats = 4 };
 
 constexpr int kChunkTokens = 256;
 constexpr int kChunkBlocks = kChunkTokens / kBlockTokens;
@@ -63,7 +65,12 @@ static inline void visible_range(const AttendSpec& spec, int position, int end, 
 static inline int64_t q8_groups(int head_dim) { return (head_dim + kQ8Channels - 1) / kQ8Channels; }
 
 static inline int64_t kv_block_bytes(int format, int head_dim) {
-  return format == kQ8 ? kBlockTokens * (head_dim + 2 * q8_groups(head_dim)) : int64_t{2} * kBlockTokens * head_dim;
+  switch (format) {
+    case kQ8: return kBlockTokens * (head_dim + 2 * q8_groups(head_dim));
+    case kFp4: return kBlockTokens * (head_dim / 2 + head_dim / 16);
+    case kInt4: return kBlockTokens * (head_dim / 2 + head_dim / 8);
+    default: return int64_t{2} * kBlockTokens * head_dim;
+  }
 }
 
 // Where one kv head of a block begins in k or v.

@@ -41,7 +41,7 @@ hw::KVGroup cache_of(const Cache& k, const Cache& v, int format, int head_dim) {
   group.head_dim = head_dim;
   group.format = format;
   const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
-  want(format == hw::kF16 || format == hw::kQ8, "cache: unknown format");
+  want(format >= 0 && format < hw::kFormats, "cache: unknown format");
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "cache: k and v do not have the size of the format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());

@@ -116,24 +116,37 @@ void put_column(uint16_t* out, int j, int dim, const float* row) {
   }
 }
 
+// Number i of a run of sixteen four-bit codes.
+int nibble(const char* run, int i) { return static_cast<uint8_t>(run[i % 8]) >> (i < 8 ? 0 : 4) & 15; }
+
+// out[i][j] = in[j][i] for tables of `size`-byte entries: in is [rows][16], out [16][rows].
+void turn(const char* in, char* out, int rows, int size) {
+  for (int j = 0; j < rows; ++j)
+    for (int i = 0; i < kBlockTokens; ++i) std::memcpy(out + (i * rows + j) * size, in + (j * kBlockTokens + i) * size, static_cast<size_t>(size));
+}
+
 // Stored keys of block b, codes and scales as they are, in the layout of value blocks.
 void copy_keys(const Segment& s, int b, char* to) {
   const char* from = s.key_block(b);
-  const int dim = s.job.spec.head_dim;
-  if (s.job.kv.format == kQ8) {
-    for (int d = 0; d < dim; ++d)
-      for (int i = 0; i < kBlockTokens; ++i) to[i * dim + d] = from[d * kBlockTokens + i];
-    const auto* scales = reinterpret_cast<const uint16_t*>(from + kBlockTokens * dim);
-    auto* out = reinterpret_cast<uint16_t*>(to + kBlockTokens * dim);
-    const int groups = static_cast<int>(q8_groups(dim));
-    for (int g = 0; g < groups; ++g)
-      for (int i = 0; i < kBlockTokens; ++i) out[i * groups + g] = scales[g * kBlockTokens + i];
-    return;
+  const int dim = s.job.spec.head_dim, format = s.job.kv.format;
+  if (format == kF16) return turn(from, to, dim, 2);
+  if (format == kQ8) {
+    turn(from, to, dim, 1);
+    return turn(from + kBlockTokens * dim, to + kBlockTokens * dim, static_cast<int>(q8_groups(dim)), 2);
   }
-  const auto* key = reinterpret_cast<const uint16_t*>(from);
-  auto* out = reinterpret_cast<uint16_t*>(to);
-  for (int d = 0; d < dim; ++d)
-    for (int i = 0; i < kBlockTokens; ++i) out[i * dim + d] = key[d * kBlockTokens + i];
+  for (int i = 0; i < kBlockTokens; ++i) {
+    for (int d = 0; d < dim; ++d) {
+      char* byte = to + i * dim / 2 + d / 16 * 8 + d % 8;
+      const int code = nibble(from + d * 8, i);
+      *byte = static_cast<char>(d % 16 < 8 ? code : (*byte & 15) | code << 4);
+    }
+  }
+  from += kBlockTokens * dim / 2;
+  to += kBlockTokens * dim / 2;
+  if (format == kFp4) return turn(from, to, dim / 16, 1);
+  for (int i = 0; i < kBlockTokens; ++i) {  // [groups][scale, minimum][16] -> [16][groups][scale, minimum]
+    for (int g = 0; g < 2 * (dim / 32); ++g) std::memcpy(to + (i * 2 * (dim / 32) + g) * 2, from + (g * kBlockTokens + i) * 2, 2);
+  }
 }
 
 // Mean values and, where wanted, variances of keys per cluster. s.sums is taken over; s.centre is free by now.
@@ -225,9 +238,9 @@ void build_index(const AttendJob& job, const Selection& sel, const int32_t* buil
   s.count = s.assigned + n;
   char* slot = reinterpret_cast<char*>(index_slot(job, sel, layout.bytes, build[2], kv_head));
   if (sel.spec.kind == kQuest) {
-    return job.kv.format == kQ8 ? build_quest<Q8Source>(s, slot) : build_quest<F16Source>(s, slot);
+    return with_source(job.kv.format, [&](auto source) { build_quest<decltype(source)>(s, slot); });
   }
-  return job.kv.format == kQ8 ? build_wave<Q8Source>(s, layout, slot) : build_wave<F16Source>(s, layout, slot);
+  return with_source(job.kv.format, [&](auto source) { build_wave<decltype(source)>(s, layout, slot); });
 }
 
 }  // namespace HW_ISA

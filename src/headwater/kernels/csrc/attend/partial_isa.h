@@ -267,11 +267,7 @@ inline void partial_chunk(const AttendJob& job, const AttendTile& tile, const Wo
     if (b0 < b1) {
       const int32_t* table = table_of(s);
       const int32_t* next = more && (chunk + 1) * kChunkTokens + kAhead * kBlockTokens <= tile.segments[s].end ? table + kChunkBlocks : nullptr;
-      if (job.kv.format == kQ8) {
-        partial_rows<Q8Source>(job, w, table, next, r0, r1, kv_head, b0, b1);
-      } else {
-        partial_rows<F16Source>(job, w, table, next, r0, r1, kv_head, b0, b1);
-      }
+      with_source(job.kv.format, [&](auto source) { partial_rows<decltype(source)>(job, w, table, next, r0, r1, kv_head, b0, b1); });
     } else {
       for (int r = r0; r < r1; ++r) w.sum[r] = 0.0f;
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "attend/partial_isa.h"
+#include "attend/transpose_isa.h"
 
 namespace hw {
 namespace HW_ISA {
@@ -50,11 +51,8 @@ void see(const Reader& r, int hi) {
 // Whole blocks, or the first `positions` of them, as one partial; at most sixteen.
 void read_blocks(const Reader& r, const int32_t* table, int n, int positions) {
   see(r, positions);
-  if (r.job.kv.format == kQ8) {
-    partial_rows<Q8Source>(r.job, r.w, table, nullptr, 0, r.job.group, r.kv_head, 0, n);
-  } else {
-    partial_rows<F16Source>(r.job, r.w, table, nullptr, 0, r.job.group, r.kv_head, 0, n);
-  }
+  with_source(r.job.kv.format,
+              [&](auto source) { partial_rows<decltype(source)>(r.job, r.w, table, nullptr, 0, r.job.group, r.kv_head, 0, n); });
   add_partial(r);
 }
 
@@ -124,8 +122,29 @@ struct Gather {
   int n = 0;
 };
 
+// Key rows and value rows of half-precision numbers become blocks of the cache's own layout.
+void pack_halves(const Reader& r, const Gather& list, const char** keys, const char** values) {
+  const int dim = r.job.spec.head_dim;
+  auto* key = reinterpret_cast<uint16_t*>(r.w.keys);
+  auto* value = reinterpret_cast<uint16_t*>(r.w.values);
+  alignas(64) uint16_t tile[kLanes * kLanes] = {};
+  for (int b = 0; b * kLanes < list.n; ++b, key += kLanes * dim, value += kLanes * dim) {
+    const int first = b * kLanes, count = list.n - first < kLanes ? list.n - first : kLanes;
+    keys[b] = reinterpret_cast<const char*>(key);
+    values[b] = reinterpret_cast<const char*>(value);
+    for (int c = 0; c < dim; c += kLanes) {
+      for (int i = 0; i < count; ++i) std::memcpy(tile + i * kLanes, list.keys[first + i] + 2 * (list.slots[first + i] * dim + c), 2 * kLanes);
+      transpose16(tile, key + c * kLanes);
+    }
+    for (int i = 0; i < count; ++i) {
+      std::memcpy(value + i * dim, list.values[first + i] + 2 * list.slots[first + i] * dim, 2 * static_cast<size_t>(dim));
+    }
+  }
+}
+
+// The same for formats with scales, which are left behind: float32 numbers.
 template <class Source>
-void read_gathered(const Reader& r, const Gather& list) {
+void pack_floats(const Reader& r, const Gather& list, const char** keys, const char** values) {
   const int dim = r.job.spec.head_dim, stride = value_stride(r.job.padded);
   float lanes[kLanes];
   for (int i = 0; i < list.n; ++i) {
@@ -137,24 +156,29 @@ void read_gathered(const Reader& r, const Gather& list) {
       store(value + c, Source::value(list.values[i], dim, list.slots[i], c, Source::value_scale(list.values[i], dim, list.slots[i], c)));
     }
   }
-  const int n = (list.n + kLanes - 1) / kLanes;
-  const char *keys[kChunkBlocks + kAhead] = {}, *values[kChunkBlocks + kAhead] = {};
-  for (int b = 0; b < n; ++b) {
+  for (int b = 0; b * kLanes < list.n; ++b) {
     keys[b] = reinterpret_cast<const char*>(r.w.keys + static_cast<int64_t>(b) * dim * kLanes);
     values[b] = reinterpret_cast<const char*>(r.w.values + static_cast<int64_t>(b) * kLanes * stride);
   }
-  see(r, list.n);
-  partial_group<F32Source>(r.job, r.w, 0, r.job.group, keys, values, 0, n);
-  add_partial(r);
 }
 
 void flush(const Reader& r, Gather& list) {
   if (list.n == 0) return;
-  if (r.job.kv.format == kQ8) {
-    read_gathered<Q8Source>(r, list);
+  const int n = (list.n + kLanes - 1) / kLanes;
+  const char *keys[kChunkBlocks + kAhead] = {}, *values[kChunkBlocks + kAhead] = {};
+  see(r, list.n);
+  if (r.job.kv.format != kF16) {
+    with_source(r.job.kv.format, [&](auto source) { pack_floats<decltype(source)>(r, list, keys, values); });
+    partial_group<F32Source>(r.job, r.w, 0, r.job.group, keys, values, 0, n);
   } else {
-    read_gathered<F16Source>(r, list);
+    pack_halves(r, list, keys, values);
+    for (int i = 0; i < kAhead; ++i) {
+      keys[n + i] = keys[n - 1];
+      values[n + i] = values[n - 1];
+    }
+    partial_group<F16Source>(r.job, r.w, 0, r.job.group, keys, values, 0, n);
   }
+  add_partial(r);
   list.n = 0;
 }
 
@@ -174,7 +198,12 @@ int64_t read_clusters(const Reader& r) {
       const int block = order[i] / kBlockTokens;
       list.keys[list.n] = slot + r.layout.keys + block * block_bytes;
       list.values[list.n] = block_of(r.job, r.job.kv.v, r.blocks(segment)[block], r.kv_head);
-      list.slots[list.n++] = order[i] % kBlockTokens;
+      list.slots[list.n] = order[i] % kBlockTokens;
+      const int64_t row = list.slots[list.n++] * (block_bytes / kBlockTokens);  // near enough for every format
+      for (int64_t at = 0; at < block_bytes / kBlockTokens; at += 64) {
+        prefetch(list.keys[list.n - 1] + row + at);
+        prefetch(list.values[list.n - 1] + row + at);
+      }
       if (list.n == kChunkTokens) flush(r, list);
     }
     read += starts[1] - starts[0];

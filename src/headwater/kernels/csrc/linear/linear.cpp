@@ -48,9 +48,10 @@ void linear_on_tiles(ThreadPool& pool, LinearJob job) {
   const int64_t tiles = (job.n + kTileRows - 1) / kTileRows, each = tile_bytes(job.weight.cols);
   uint8_t* memory = tile_scratch(tiles * each * (job.rest.q ? 2 : 1));
   uint8_t* rest = memory + tiles * each;
+  const bool halves = amx::wants_halves(job.weight);
   pool.parallel_for(static_cast<int>(tiles), [&](int tile, int) {
-    amx::pack_tile(job.quant, job.n, tile, memory + tile * each);
-    if (job.rest.q) amx::pack_tile(job.rest, job.n, tile, rest + tile * each);
+    amx::pack_tile(job.quant, job.n, tile, halves, memory + tile * each);
+    if (job.rest.q) amx::pack_tile(job.rest, job.n, tile, halves, rest + tile * each);
   });
   job.tiles = memory;
   if (job.rest.q) job.rest_tiles = rest;

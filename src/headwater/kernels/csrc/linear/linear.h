@@ -49,7 +49,9 @@ namespace amx {
 bool takes(const LinearJob& job);  // enough rows and a block layout: tiles pay
 void plan_linear(LinearJob& job);
 void run_linear_unit(const LinearJob& job, int unit, uint8_t* scratch);
-void pack_tile(const QuantRows& rows, int64_t n, int64_t tile, uint8_t* to);
+bool wants_halves(const WeightView& weight);  // some part has a scale per 16 columns
+// Rows [16 tile, 16 tile + 16) of n -> TileBlock[cols / 32]; sums of half blocks only where asked.
+void pack_tile(const QuantRows& rows, int64_t n, int64_t tile, bool halves, uint8_t* to);
 }  // namespace amx
 #endif
 

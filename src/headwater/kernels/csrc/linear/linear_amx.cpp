@@ -22,6 +22,8 @@ constexpr int kLeastRows = 24;     // below, the last tile would be mostly paddi
 constexpr int kChunkTokens = 240;  // input rows that stay in L2 while all groups pass over them
 constexpr int kGroupStep = 4;
 
+constexpr int64_t panel_bytes(int64_t blocks) { return blocks * (512 + 2 * 128); }
+
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};
@@ -125,20 +127,21 @@ void tile_product(const TileBlock* rows, const SignedPanel<ID> panel, int64_t bl
   for (int i = 0; i < kTileRows; ++i) store(out + i * kLanes, sums[i]);
 }
 
+// At most kGroupStep groups: their panels are unpacked once, then every tile of input rows meets all of them, so that neighbouring columns of
+// a row are written together.
 template <int ID>
 void block_part(const Sink& sink, const uint8_t* tiles, int64_t first, int64_t end, int64_t row, int64_t row_end, uint8_t* scratch) {
   const int64_t blocks = sink.part.cols / 32;
-  SignedPanel<ID> panel(scratch, blocks);
   configure(kLayouts[ID].gran);
-  for (int64_t group = first; group < end; ++group) {
-    panel.fill(sink.part.group(group), blocks);
-    __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
-    for (int64_t r = row; r < row_end; r += kTileRows) {
-      alignas(64) float sums[kTileRows * kLanes];
-      tile_product<ID>(reinterpret_cast<const TileBlock*>(tiles) + r / kTileRows * blocks, panel, blocks, sums);
-      const int64_t rows = row_end - r < kTileRows ? row_end - r : kTileRows;
-      for (int64_t i = 0; i < rows; ++i) sink.put(r + i, group, load(sums + i * kLanes));
-    }
+  for (int64_t g = first; g < end; ++g) SignedPanel<ID>(scratch + (g - first) * panel_bytes(blocks), blocks).fill(sink.part.group(g), blocks);
+  __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
+  for (int64_t r = row; r < row_end; r += kTileRows) {
+    alignas(64) float sums[kGroupStep][kTileRows * kLanes];
+    const auto* at = reinterpret_cast<const TileBlock*>(tiles) + r / kTileRows * blocks;
+    for (int64_t g = first; g < end; ++g) tile_product<ID>(at, SignedPanel<ID>(scratch + (g - first) * panel_bytes(blocks), blocks), blocks, sums[g - first]);
+    const int64_t rows = row_end - r < kTileRows ? row_end - r : kTileRows;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t g = first; g < end; ++g) sink.put(r + i, g, load(sums[g - first] + i * kLanes));
   }
   _tile_release();
 }
@@ -161,6 +164,12 @@ void part_range(const Sink& sink, const uint8_t* tiles, int64_t first, int64_t e
 
 }  // namespace
 
+bool wants_halves(const WeightView& weight) {
+  for (int p = 0; p < weight.n_parts; ++p)
+    if (kLayouts[weight.parts[p].layout].gran == 16) return true;
+  return false;
+}
+
 bool takes(const LinearJob& job) { return job.n >= kLeastRows && job.quant.q != nullptr; }
 
 void plan_linear(LinearJob& job) {
@@ -170,7 +179,7 @@ void plan_linear(LinearJob& job) {
   job.units_per_chunk = 0;
   for (int p = 0; p < job.weight.n_parts; ++p)
     job.units_per_chunk += static_cast<int>((job.weight.parts[p].groups() + job.group_step - 1) / job.group_step);
-  job.scratch_bytes = job.weight.cols / 32 * (512 + 2 * 128);
+  job.scratch_bytes = kGroupStep * panel_bytes(job.weight.cols / 32);
 }
 
 void run_linear_unit(const LinearJob& job, int unit, uint8_t* scratch) {
@@ -195,20 +204,25 @@ void run_linear_unit(const LinearJob& job, int unit, uint8_t* scratch) {
   }
 }
 
-void pack_tile(const QuantRows& rows, int64_t n, int64_t tile, uint8_t* to) {
+void pack_tile(const QuantRows& rows, int64_t n, int64_t tile, bool halves, uint8_t* to) {
   auto* out = reinterpret_cast<TileBlock*>(to);
-  const int64_t blocks = rows.cols / 32, first = tile * kTileRows, count = n - first < kTileRows ? n - first : kTileRows;
+  const int64_t blocks = rows.cols / 32, first = tile * kTileRows, left = n - first;
+  const int count = left < kTileRows ? static_cast<int>(left) : kTileRows;
   if (count < kTileRows) std::memset(to, 0, static_cast<size_t>(tile_bytes(rows.cols)));
-  for (int64_t i = 0; i < count; ++i) {
-    const int8_t* q = rows.row(first + i);
-    const BlockMeta* meta = rows.row_meta(first + i);
-    for (int64_t b = 0; b < blocks; ++b) {
-      std::memcpy(out[b].q[i], q + 32 * b, 32);
-      out[b].scale[i] = meta[b].scale;
-      out[b].sums[0][i] = meta[b].scaled_sum;
-      out[b].sums[1][i] = meta[b].scale * static_cast<float>(-meta[b].negative_half);
-      out[b].sums[2][i] = meta[b].scale * static_cast<float>(meta[b].negative_half - meta[b].negative_sum);
-    }
+  const __mmask16 there = mask_first(count).m;
+  const __m512i stride = _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                                            _mm512_set1_epi32(static_cast<int>(blocks * (sizeof(BlockMeta) / 4))));
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (int i = 0; i < count; ++i) std::memcpy(out[b].q[i], rows.row(first + i) + 32 * b, 32);
+    const BlockMeta* meta = rows.row_meta(first) + b;
+    const auto column = [&](const void* field) { return _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, stride, field, 4); };
+    const F32x16 scale{_mm512_castsi512_ps(column(&meta->scale))};
+    store(out[b].scale, scale);
+    store(out[b].sums[0], F32x16{_mm512_castsi512_ps(column(&meta->scaled_sum))});
+    if (!halves) continue;
+    const __m512i negative_half = column(&meta->negative_half), negative_sum = column(&meta->negative_sum), zero = _mm512_setzero_si512();
+    store(out[b].sums[1], scale * to_float(I32x16{_mm512_sub_epi32(zero, negative_half)}));
+    store(out[b].sums[2], scale * to_float(I32x16{_mm512_sub_epi32(negative_half, negative_sum)}));
   }
 }
 

@@ -105,7 +105,7 @@ void check_range(const Ints& a, int64_t low, int64_t high, const char* name) {
 hw::KVGroup group_of(const GroupTuple& g, int n_rows) {
   const auto& [k, v, format, head_dim, table] = g;
   if (head_dim == 0) return {};  // a group that no operation reads
-  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && (format == hw::kF16 || format == hw::kQ8), "kv: k and v must be [layers, blocks, kv_heads, ...]");
+  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && format >= 0 && format < hw::kFormats, "kv: k and v must be [layers, blocks, kv_heads, ...]");
   hw::KVGroup group;
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());

@@ -34,6 +34,9 @@ struct BufferPlan {
   bool per_read = false;
   bool own = false;            // made and read within one segment: each thread has its own, for the rows that it holds
   int64_t segment_offset = 0;  // floats per row, in the thread's memory or in the arena, when segments run row by row
+
+  // Floats between rows of a thread's own buffer: rows that lie a multiple of 2 KiB apart would fight for the same cache sets.
+  int64_t own_stride() const { return dim % 512 == 0 ? dim + 16 : dim; }
 };
 
 // Operations [begin, end). rows: each treats every row by itself, so a thread may take some rows through all of them, in its own caches.

@@ -44,7 +44,11 @@ struct Program::Frame {
   int64_t quant_start = -1;
 
   int rows(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].per_read ? step.n_reads : step.n_tokens; }
-  int64_t stride(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].dim; }
+  int64_t dim(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].dim; }
+  int64_t stride(int buffer) const {
+    const BufferPlan& b = program.buffers[static_cast<size_t>(buffer)];
+    return chunk && b.own ? b.own_stride() : b.dim;
+  }
   float* at(const Operand& o) const {  // token rows first, read rows behind them
     const BufferPlan& b = program.buffers[static_cast<size_t>(o.buffer)];
     const int64_t n = run.step.n_tokens, floats = chunk ? program.shared_floats : program.token_floats;
@@ -142,9 +146,9 @@ void quantise_rows(ThreadPool& pool, const float* x, int64_t stride, int n, Quan
 
 void Program::execute(Frame& f, const Op& op) {
   const Step& step = f.step;
-  const Operand whole{op.out, 0, f.stride(op.out)};
+  const Operand whole{op.out, 0, f.dim(op.out)};
   float* const out = f.at(whole);
-  const int64_t out_stride = whole.dim;
+  const int64_t out_stride = f.stride(op.out);
   const int n = f.rows(op.out);
   const float* x[5] = {};
   int64_t stride[5] = {};

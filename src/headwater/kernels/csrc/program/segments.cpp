@@ -14,6 +14,8 @@ struct Interval {
   size_t first, last, buffer;
 };
 
+int64_t floats_of(const BufferPlan& b) { return ((b.own ? b.own_stride() : b.dim) + 15) / 16 * 16; }
+
 // First fit: buffers whose intervals of operations meet never share floats. Sets `offset` of each; returns the floats per row.
 int64_t fit(std::vector<Interval> intervals, std::vector<BufferPlan>& buffers, int64_t BufferPlan::* offset) {
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; });
@@ -24,11 +26,11 @@ int64_t fit(std::vector<Interval> intervals, std::vector<BufferPlan>& buffers, i
     for (const Interval& other : placed) {
       if (other.last < now.first || now.last < other.first) continue;
       const BufferPlan& b = buffers[other.buffer];
-      taken.emplace_back(b.*offset, b.*offset + (b.dim + 15) / 16 * 16);
+      taken.emplace_back(b.*offset, b.*offset + floats_of(b));
     }
     std::sort(taken.begin(), taken.end());
     int64_t at = 0;
-    const int64_t size = (buffers[now.buffer].dim + 15) / 16 * 16;
+    const int64_t size = floats_of(buffers[now.buffer]);
     for (const auto& [from, to] : taken) {
       if (from - at >= size) break;
       at = std::max(at, to);
