@@ -237,9 +237,11 @@ def _copies(bench: Bench, plan: Plan, model: str, lookup_python: str, report: Re
             note = f"95 % interval; tau {counts.tau:.2f}; {'same tokens' if c.same else 'TOKENS DIFFER'}; {ratio.mean / ideal:.2f} of tau / v(g)"
             report.add(name, "suffix", Figure("speed against plain", "x", [*ratio], note=note), interval=ratio, ideal=ideal, identical=c.same,
                        plain=c.plain, drafted_seconds=c.drafted, **counts.summary())
-            if peer is not None:
-                beside = paired(c.peer, c.drafted)
-                report.add(name, "suffix against llama-cpp lookup", Figure("speed", "x", [*beside], note=f"95 % interval; llama-cpp {peer.version}"),
+            if c.failed:
+                report.environment.setdefault("missing", []).append(f"{name}, beside llama-cpp-python {peer.version if peer else ''}: {c.failed}")
+            if len(c.peer) > 1:
+                beside = paired(c.peer, c.drafted[: len(c.peer)])
+                report.add(name, "suffix against llama-cpp lookup", Figure("speed", "x", [*beside], note="95 % interval, same run"),
                            interval=beside, peer=c.peer)
     finally:
         if peer is not None:
@@ -249,7 +251,7 @@ def _copies(bench: Bench, plan: Plan, model: str, lookup_python: str, report: Re
 def _tasks(bench: Bench, plan: Plan, data: Path, human_eval: Path | None, wanted: Callable[[str], bool], report: Report,
            tell: Callable[[str], None]) -> None:
     sets, missing = tasks(data, human_eval, max(plan.items, 16))
-    report.environment["missing"] = missing
+    report.environment.setdefault("missing", []).extend(missing)
     if wanted("arms"):
         for name, questions in sets.items():
             tell(name)

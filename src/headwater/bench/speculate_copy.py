@@ -8,6 +8,7 @@ from headwater.bench.intervals import Ratio, paired
 from headwater.bench.peer import Peer
 from headwater.bench.speculate_cost import Bench
 from headwater.core.drafting import DraftCounts
+from headwater.core.errors import HeadwaterError
 from headwater.core.params import SamplingParams
 from headwater.engine.expand import GenerateRequest
 
@@ -49,13 +50,15 @@ TEXTS = {
 
 @dataclass(slots=True)
 class Copied:
-    """Decoding seconds of `tokens` tokens, round by round; counts of the drafted runs; same: all runs of ours said the same tokens."""
+    """Decoding seconds of `tokens` tokens, round by round; counts of the drafted runs; same: all runs of ours said the same tokens; failed: what
+    the peer said when it could not go on."""
 
     plain: list[float] = field(default_factory=list)
     drafted: list[float] = field(default_factory=list)
     peer: list[float] = field(default_factory=list)
     counts: DraftCounts = field(default_factory=DraftCounts)
     same: bool = True
+    failed: str = ""
 
     @property
     def ratio(self) -> Ratio:
@@ -77,7 +80,10 @@ def copying(bench: Bench, text: str, tokens: int, rounds: int, draft: str, peer:
             out.same = out.same and run.ids == expected
             if run.answers[0].usage.drafts is not None:
                 counts.append(run.answers[0].usage.drafts)
-        if peer is not None:
-            out.peer.append(peer.ask("copy", ids=prompt, tokens=tokens)["seconds"])
+        if peer is not None and not out.failed:
+            try:
+                out.peer.append(peer.ask("copy", ids=prompt, tokens=tokens)["seconds"])
+            except HeadwaterError as e:
+                out.failed = str(e)
     out.counts = DraftCounts.total(counts) or DraftCounts()
     return out

@@ -15,7 +15,7 @@ class Lookup:
 
         self.version = llama_cpp.__version__
         guesses = LlamaPromptLookupDecoding(num_pred_tokens=int(draft)) if int(draft) else None
-        self.llama = llama_cpp.Llama(path, n_ctx=2048, n_threads=2, n_threads_batch=2, draft_model=guesses, verbose=False)
+        self.llama = llama_cpp.Llama(path, n_ctx=4096, n_threads=2, n_threads_batch=2, draft_model=guesses, verbose=False)
 
     def copy(self, ids, tokens):
         """Seconds from the first token to the last of `tokens`."""
