@@ -372,6 +372,7 @@ def speculate(
     think: int = typer.Option(0, min=0, help="Thinking tokens per task; 0: as the plan says."),
     answer: int = typer.Option(0, min=0, help="Answer tokens per task; 0: as the plan says."),
     draft_at: int = typer.Option(0, min=0, help="Thinking tokens before the self-draft; 0: as the plan says."),
+    lookup_python: str = typer.Option("", "--lookup-python", help="Python with llama-cpp-python: its lookup copies beside ours (a .gguf)."),
     rounds: int = ROUNDS,
     only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams or structure; may be given several times."),
     plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
@@ -393,7 +394,7 @@ def speculate(
     given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds}
     plan = replace(plan, **{k: v for k, v in given.items() if v})
     with Console(stderr=True).status("speculation") as status:
-        report = run(model, plan, data, human_eval, only, status.update)
+        report = run(model, plan, data, human_eval, only, status.update, lookup_python)
     _show(report, json, None)
     for what in report.environment.get("missing", []):
         Console(stderr=True).print(f"[yellow]missing:[/] {what}")
