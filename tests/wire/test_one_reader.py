@@ -21,6 +21,7 @@ BODIES = {
     "/v1/messages/count_tokens": {"model": "echo", "messages": ASK},
     "/api/chat": {"model": "echo", "messages": ASK, "options": {"num_predict": 2}, "stream": False},
     "/api/generate": {"model": "echo", "prompt": "x", "options": {"num_predict": 2}, "stream": False},
+    "/infill": {"input_prefix": "a", "input_suffix": "b", "n_predict": 2},
     "/api/show": {"model": "echo"},
     "/tokenize": {"prompt": "x"},
     "/detokenize": {"tokens": [65]},
