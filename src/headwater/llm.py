@@ -75,7 +75,7 @@ class LLM:
     weights: `as-is`, `q8` or `q4` (quantise a float model at load). kv_memory: bytes for keys and values, None = what the machine allows.
     context: tokens, None = the model's own. threads: None = physical cores. seed: of requests that bring none (None = a fresh one each).
     progress: called while loading with (bytes done, bytes in all, tensor name).
-    sched, evict, draft: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
+    sched, evict, draft, attend: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
     """
 
     def __init__(self, model: str | Path, *, seed: int | None = None, progress: Any = None, **fields: Any) -> None:
@@ -228,9 +228,12 @@ class LLM:
     def _want(self, prompt: Prompt, params: SamplingParams, grammar: Grammar | None) -> GenerateRequest:
         if params.seed is None and self._rng is not None:
             params = replace(params, seed=int(self._rng.integers(2**63)))
+        ids = prompt.tokens if isinstance(prompt, State) else self._ids(prompt)
+        if params.thinking_token_budget is not None:
+            grammar = self._text.think(ids, params.thinking_token_budget, grammar)
         if isinstance(prompt, State):
-            return GenerateRequest(prompt.tokens, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(prompt.tokens))
-        return GenerateRequest(self._ids(prompt), params, grammar=grammar)
+            return GenerateRequest(ids, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(ids))
+        return GenerateRequest(ids, params, grammar=grammar)
 
     def _output(self, a: Answer, prompt: Prompt, params: SamplingParams) -> RequestOutput:
         scored: list[dict[int, Logprob] | None] | None = None

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 
+import numpy as np
 import pytest
 
 from headwater.core.errors import UserInputError
@@ -11,6 +12,7 @@ from headwater.core.params import SamplingParams
 from headwater.engine.build import EngineSpec, build_front
 from headwater.engine.client import Grammar
 from headwater.engine.front import GenerateRequest
+from headwater.engine.thinking import AfterThinking, Thinking
 from headwater.llm import LLM
 
 pytest.importorskip("llguidance")
@@ -72,6 +74,41 @@ def test_a_front_compiles_beside_the_running_streams() -> None:
             await front.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+class Digits:
+    """A matcher of digits only (ids 0 to 9)."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def accept(self, ids: list[int]) -> int:
+        n = next((k for k, t in enumerate(ids) if t > 9), len(ids))
+        self.seen += ids[:n]
+        return n
+
+    def rollback(self, n: int) -> None:
+        del self.seen[len(self.seen) - n :]
+
+    def fill(self, bits: np.ndarray, row: int) -> None:
+        bits[row] = 0x3FF
+
+
+def test_a_grammar_begins_behind_the_end_of_thinking_and_can_go_back_over_it() -> None:
+    inner = Digits()
+    m = AfterThinking(inner, Thinking((20,)))
+    bits = np.zeros((1, 1), np.uint32)
+    assert m.accept(np.array([15, 16])) == 2
+    m.fill(bits, 0)
+    assert bits[0, 0] == 0xFFFFFFFF
+    assert m.accept(np.array([20, 3, 4, 30])) == 3
+    m.fill(bits, 0)
+    assert bits[0, 0] == 0x3FF
+    m.rollback(3)
+    m.fill(bits, 0)
+    assert (bits[0, 0], inner.seen) == (0xFFFFFFFF, [])
+    assert m.accept(np.array([17, 20, 5])) == 3
+    assert inner.seen == [5]
 
 
 def test_thinking_is_free_and_the_answer_is_not(llm: LLM) -> None:

@@ -24,6 +24,7 @@ def complete(
     context: o.Context = None,
     threads: o.Threads = None,
     draft: o.Draft = "none",
+    attend: o.Attend = "dense",
     backend: o.Backend = "auto",
     accept_licence: o.AcceptLicence = False,
 ) -> None:
@@ -34,7 +35,8 @@ def complete(
     text = sys.stdin.read() if prompt == "-" else prompt
     params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=stop)
     llm = LLM(
-        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, backend=backend, accept_licence=accept_licence,
+        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend, backend=backend,
+        accept_licence=accept_licence,
         progress=o.load_progress(),
     )
     done = llm.generate(text, params, on_delta=lambda _, d: print(d.text, end="", flush=True))[0]

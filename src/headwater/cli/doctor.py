@@ -15,6 +15,7 @@ def doctor(
     kv_memory: o.KvMemory = None,
     kv_format: o.KvFormat = "f16",
     context: o.Context = None,
+    attend: o.Attend = "dense",
     accept_licence: o.AcceptLicence = False,
     kv: Annotated[str, typer.Option("--kv", metavar="MODEL", help="Only this: KV bytes per token of a model, beside those of published ones.")] = "",
 ) -> None:
@@ -28,7 +29,8 @@ def doctor(
         from headwater.engine.build import EngineSpec, survey
 
         _plan(survey(EngineSpec(
-            model, weights=weights, kv_memory=kv_memory, kv_format=kv_format, context=context, accept_licence=accept_licence
+            model, weights=weights, kv_memory=kv_memory, kv_format=kv_format, context=context, attend=attend,
+            accept_licence=accept_licence,
         )))
 
 

@@ -11,6 +11,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import Caps
 from headwater.core.request import Output
+from headwater.engine.thinking import Thinking
 
 GRAMMAR_FIELD = "response_format"                                    # how a request names its grammar; begins the message of a grammar error
 
@@ -21,7 +22,7 @@ class EngineLostError(HeadwaterError):
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What a front must know of an engine. context: tokens; identity: model hash, kernel signature and KV format, joined."""
+    """What a front must know of an engine. context: tokens; identity: model hash, kernel signature, KV format and attention policy, joined."""
 
     context: int
     vocabulary: int
@@ -30,7 +31,7 @@ class EngineInfo:
 
     @staticmethod
     def of(caps: Caps) -> EngineInfo:
-        return EngineInfo(caps.context, caps.vocabulary, caps.identity, caps.blocks)
+        return EngineInfo(caps.context, caps.vocabulary, caps.fingerprint, caps.blocks)
 
 
 @dataclass(slots=True)
@@ -69,16 +70,17 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`.
+    """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`, or `any`
+    (no grammar, for a budget of thinking alone).
 
-    after: the grammar starts behind this token id (end of thinking); None = at once. start: the token id that opens thinking, where the model
-    may think or not: with another first token the grammar starts at once.
+    after: the grammar starts behind this token id (end of thinking); None = at once. thinking: the same with more to it (`TextModel.think`);
+    replaces `after`.
     """
 
     kind: str
     source: Any
     after: int | None = None
-    start: int | None = None
+    thinking: Thinking | None = None
 
 
 Deliver = Callable[[list[Output]], None]

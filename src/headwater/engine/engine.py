@@ -26,6 +26,12 @@ CHECK_STEPS = 64                                                    # steps betw
 log = logging.getLogger("headwater.engine")
 
 
+def without(f: StepFeatures, rows: int) -> StepFeatures:
+    """The step without so many of its rows, each with one token."""
+    tokens = max(f.tokens - rows, 1)
+    return StepFeatures(tokens, max(f.rows - rows, 1), max(f.reads - rows, 1), f.kv_positions * tokens // f.tokens, f.guesses)
+
+
 class EngineExecutor(Executor, Protocol):
     """An executor that knows requests by name, for grammars and saved states."""
 
@@ -86,6 +92,7 @@ class Engine:
         planned = self.clock.now()
         f = features(plan)
         self.predicted = 0.0 if self.cost is None else self.cost.step_seconds(f)
+        beside = 0 if self.scheduler.selfdrafts is None else self.scheduler.selfdrafts.running
         result = self._execute(plan)
         ran = self.clock.now()
         outputs += self.scheduler.apply(result, ran)
@@ -96,6 +103,8 @@ class Engine:
         seconds = result.seconds or ran - planned
         if self.cost is not None and not result.failed:
             self.cost.learn(f, seconds)
+        if beside and self.cost is not None:
+            self._draft_seconds.hidden += self.predicted - self.cost.step_seconds(without(f, beside))
         if f.guesses:
             self._price_drafts(f, seconds, result.rollback_seconds)
         self.steps += 1
@@ -111,7 +120,7 @@ class Engine:
         spent.rollback += rollback
         if self.cost is not None:
             context = f.kv_positions * (f.tokens - f.guesses) // f.tokens
-            spent.plain += self.cost.step_seconds(StepFeatures(f.tokens - f.guesses, f.rows, f.reads - f.guesses, context))
+            spent.plain += self.cost.step_seconds(StepFeatures(f.tokens - f.guesses, f.rows, f.reads - f.guesses, context, 0, f.kv_held))
 
     def _execute(self, plan: StepPlan) -> StepResult:
         """A step that raises fails its rows, each with the reason; the engine goes on."""
@@ -130,9 +139,10 @@ class Engine:
         """A snapshot, safe from any thread (numbers may be one step old)."""
         s, nodes = self.scheduler, self.scheduler.kv.nodes
         c, total = s.counters, max(nodes.total, 1)
+        own = 0 if s.selfdrafts is None else s.selfdrafts.drawn
         return EngineStats(
             running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
-            steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
+            steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn - own, cached_tokens=c.cached,
             preemptions=c.preempted, step_seconds=self.predicted, drafts=None if s.guesser is None else s.guesser.counts.copy(),
             draft_seconds=replace(self._draft_seconds),
         )

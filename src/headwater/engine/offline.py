@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from headwater.core.events import Arrive, Cancel, MaskReady, Release
 from headwater.core.params import SamplingParams
 from headwater.core.request import FinishReason, Output, ReadResult, Request, TokenLogprobs
 from headwater.engine.choice import Choice, Delta, Usage
-from headwater.engine.engine import Engine
 from headwater.engine.expand import GenerateRequest, expand, failure
 from headwater.engine.text import TextModel
+
+if TYPE_CHECKING:
+    from headwater.engine.engine import Engine
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """The native library: loading it, choosing the instruction set and the threads, and every operation alone on numpy arrays.
 
-Environment: HEADWATER_ISA=avx512|avx2|portable chooses an instruction set, HEADWATER_THREADS the threads, HEADWATER_NATIVE=off runs the
+Environment: HEADWATER_ISA=amx|avx512|avx2|portable chooses an instruction set, HEADWATER_THREADS the threads, HEADWATER_NATIVE=off runs the
 numpy reference instead; any other value of it is a folder with another build of the module.
 """
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from headwater.kernels import native
 
 PRODUCTS = {
+    "amx": "tdpbssd on tiles of 16 tokens x 16 rows from 24 tokens on, the float step of one block over the tile of the next; below, as avx512",
     "avx512": "vpdpbusd on sixteen output rows a register, tiles of 6 tokens x 2 groups; AVX-512 VNNI found",
     "avx2": "vpmaddubsw with 16-bit block sums where codes allow it, tiles of 4 tokens x 1 group",
     "portable": "plain loops over sixteen lanes, any x86-64",
 }
 LANES = {
+    "amx": "sixteen lanes in one zmm register",
     "avx512": "sixteen lanes in one zmm register",
     "avx2": "sixteen lanes in two ymm registers",
     "portable": "sixteen lanes as floats, std::fma",
@@ -35,7 +37,7 @@ class Choice:
 
 def choices() -> list[Choice]:
     """One entry per operation, for the instruction set in use now."""
-    isas = ("avx512", "avx2", "portable")
+    isas = ("amx", "avx512", "avx2", "portable")
     if not native.available():
         return [Choice(op, ("reference",), "reference", "the native module is missing or switched off") for op in OPS]
     lib = native.library()

@@ -27,6 +27,9 @@ HISTOGRAMS = {
     "inter_token_latency_seconds": ("Between two deltas of a choice, per token.", ITL_BUCKETS),
     "request_time_per_output_token_seconds": ("Mean over a request, first token excluded.", ITL_BUCKETS),
     "e2e_request_latency_seconds": ("From arrival to the last token.", E2E_BUCKETS),
+    "request_queue_time_seconds": ("From arrival to admission.", E2E_BUCKETS),
+    "request_prefill_time_seconds": ("From admission to the first token of a choice.", E2E_BUCKETS),
+    "request_decode_time_seconds": ("From the first token of a choice to its last.", E2E_BUCKETS),
     "request_prompt_tokens": ("Prompt tokens per request.", TOKEN_BUCKETS),
     "request_generation_tokens": ("Tokens drawn per request.", TOKEN_BUCKETS),
 }

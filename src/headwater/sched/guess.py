@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -10,31 +12,30 @@ from headwater.core.drafting import DraftCounts, DraftPass
 from headwater.core.executor import CostModel
 from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult
 from headwater.core.request import Output
-from headwater.policies.draft.api import NOTHING, Draft, Drafter, TakesForced
+from headwater.policies.draft.api import NOTHING, Draft, Drafter, Forks, TakesForced, members
 from headwater.sched.seq import Seq
 from headwater.sched.table import Rows
 
 BUCKETS = (0, 4, 8, 16, 32)       # lower ends of the match lengths that share one acceptance estimate
 FADE = 0.9                        # weight of the past in an acceptance estimate, per draft
 START = 0.6                       # acceptance believed before any draft was checked
+SURE = {"forced": 0.97}           # and where the source has its own reasons
 FLOOR = 0.35                      # below this acceptance of the first token a source only probes in this row
 PROBE_EVERY = 64                  # passes between two probes of a row that guesses in vain
 LONGEST = 32                      # guesses per row and pass
+NO_IDS = np.zeros(0, np.int32)
 
 
 @dataclass(slots=True)
 class _RowState:
     name: int                     # what the drafter calls the row; never reused
     seq: Seq
+    drafter: Drafter              # all of them for a client's row, the one that forks for its own
     fed: int                      # tokens the drafter knows
-    guess: np.ndarray             # the draft that is out, empty if none
-    match: int = 0                # its match and source
+    match: int = 0                # of the draft that is out, and its source
     source: str = ""
     alphas: dict[str, float] = field(default_factory=dict)          # chance that the first guess of a source holds, this row
     idle: int = 0                 # passes since the last draft
-
-    def alpha(self, source: str) -> float:
-        return self.alphas.get(source, START)
 
 
 class Guesser:
@@ -48,6 +49,8 @@ class Guesser:
         self.cost = cost
         self.rows: Rows | None = None
         self.counts = DraftCounts()
+        self.forker = next((d for d in members(drafter) if isinstance(d, Forks)), None)
+        self.children: dict[str, int] = {}                          # request id of a drafter's fork -> its key
         self._states: dict[int, _RowState] = {}                     # by table row
         self._names = 0
         self._by_match: dict[tuple[str, int], float] = {}           # (source, bucket) -> chance that the first guess holds, all rows
@@ -57,11 +60,11 @@ class Guesser:
     def __call__(self, idx: np.ndarray, most: np.ndarray) -> Ragged:
         """idx, most: int32[rows]: decoding table rows and the most guesses each may get -> guesses per row."""
         assert self.rows is not None
-        self._forget()
+        self.forget()
         price = self._price(idx)
         drafts = [self._draft(int(row), int(limit), price) for row, limit in zip(idx, most, strict=True)]
         self._forced.clear()
-        return Ragged.of(drafts)
+        return Ragged.of(drafts) if any(map(len, drafts)) else Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32))
 
     def verified(self, plan: StepPlan, result: StepResult) -> None:
         """A step is about to be applied: count, and learn from the drafts that were checked."""
@@ -78,10 +81,11 @@ class Guesser:
             if s is None or s.seq is not seq or not drawn[i]:
                 continue
             held = n - int(plan.n_new[i] - result.n_ok[i])
-            self.counts.add(n, held, drawn[i], s.source)
-            self._passes[seq.request.request_id] = DraftPass(n, held, s.source if n else "")
             if n:
                 self._learn(s, n, held)
+            if seq.request.request_id not in self.children:
+                self.counts.add(n, held, drawn[i], s.source)
+                self._passes[seq.request.request_id] = DraftPass(n, held, s.source if n else "")
 
     def attach(self, outputs: list[Output]) -> None:
         """Say with each output of the step what was checked for it."""
@@ -90,27 +94,26 @@ class Guesser:
 
     def _draft(self, row: int, limit: int, price: float) -> np.ndarray:
         s = self._catch_up(row)
-        s.guess = s.guess[:0]
         draft = self._proposed(s, row, min(limit, LONGEST)) if limit > 0 else NOTHING
-        probing = s.alpha(draft.source) < FLOOR
-        if probing and s.idle < PROBE_EVERY:
-            draft = NOTHING
-        length = min(len(draft.ids), self._length(s, draft, price), 1 if probing else LONGEST) if len(draft.ids) else 0
+        if not len(draft.ids) or (s.idle < PROBE_EVERY and self._alpha(s, draft.source, draft.match) < FLOOR):
+            s.idle += 1
+            return NO_IDS
+        length = min(len(draft.ids), self._length(s, draft, price))
         s.idle = 0 if length else s.idle + 1
-        s.guess, s.match, s.source = draft.ids[:length].astype(np.int32), draft.match, draft.source
-        return s.guess
+        s.match, s.source = draft.match, draft.source
+        return draft.ids[:length].astype(np.int32, copy=False)
 
     def _proposed(self, s: _RowState, row: int, most: int) -> Draft:
-        if self._forced and row in self._forced and isinstance(self.drafter, TakesForced):
+        if self._forced and row in self._forced and isinstance(s.drafter, TakesForced):
             seq, ids = self._forced[row]
             if seq is s.seq:
-                self.drafter.force(s.name, ids)
-        return self.drafter.propose(s.name, most)
+                s.drafter.force(s.name, ids)
+        return s.drafter.propose(s.name, most)
 
     def _length(self, s: _RowState, draft: Draft, price: float) -> int:
         """Guesses until the chance that one more holds is worth less than it costs; price in plain row-steps."""
-        own = s.alpha(draft.source)
-        alpha = min(0.98, 0.5 * (own + self._by_match.get((draft.source, _bucket(draft.match)), START)))
+        own = self._alpha(s, draft.source, draft.match)
+        alpha = min(0.98, 0.5 * (own + self._seen(draft.source, draft.match)))
         if own < FLOOR:
             return 1
         if alpha <= price:
@@ -135,29 +138,60 @@ class Guesser:
         s = self._states.get(row)
         if s is None or s.seq is not seq or known < s.fed:
             if s is not None:
-                self.drafter.end(s.name)
-            s = self._states[row] = _RowState(self._names, seq, known, np.zeros(0, np.int32))
-            self._names += 1
-            self.drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
-            return s
+                s.drafter.end(s.name)
+            return self._begin(row, seq, known)
         if known > s.fed:
-            self.drafter.extend(s.name, self.rows.tokens[row, s.fed : known].copy())
+            s.drafter.extend(s.name, self.rows.tokens[row, s.fed : known].copy())
             s.fed = known
         return s
 
+    def _begin(self, row: int, seq: Seq, known: int) -> _RowState:
+        assert self.rows is not None
+        key, drafter = self.children.get(seq.request.request_id), self.drafter
+        if key is not None and self.forker is not None:
+            drafter = cast(Drafter, self.forker)
+        s = self._states[row] = _RowState(self._names, seq, drafter, known)
+        self._names += 1
+        drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
+        if self.forker is not None:
+            if key is not None:
+                self.forker.adopt(s.name, key)
+            for pos in self.forker.points(s.name):
+                if pos not in seq.borders and pos > known:
+                    insort(seq.borders, pos)
+        return s
+
+    def _alpha(self, s: _RowState, source: str, match: int) -> float:
+        """Chance that the source's first guess holds in this row; a row that knows nothing yet believes the others where they saw little hold."""
+        return s.alphas.get(source, min(SURE.get(source, START), self._seen(source, match)))
+
+    def _seen(self, source: str, match: int) -> float:
+        """Chance that the first guess of such a match holds, all rows."""
+        return self._by_match.get((source, _bucket(match)), SURE.get(source, START))
+
     def _learn(self, s: _RowState, drafted: int, held: int) -> None:
         rate = held / (held + 1) if held < drafted else 1.0          # maximum likelihood of a geometric run, cut off at the draft's end
-        own = s.alpha(s.source)
+        own = self._alpha(s, s.source, s.match)
+        if held and own < FLOOR:
+            own = FLOOR                                             # a probe that holds buys further tries, however often it failed before
         s.alphas[s.source] = FADE * own + (1 - FADE) * rate if held else FADE * FADE * own
         key = s.source, _bucket(s.match)
-        self._by_match[key] = FADE * self._by_match.get(key, START) + (1 - FADE) * rate
+        self._by_match[key] = FADE * self._seen(s.source, s.match) + (1 - FADE) * rate
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Rows that have left; what they drew may serve others."""
         assert self.rows is not None
         gone = [row for row, s in self._states.items() if self.rows.seqs[row] is not s.seq]
         for row in gone:
-            self.drafter.end(self._states.pop(row).name)
+            s = self._states.pop(row)
+            last = s.seq.known[s.fed :]                             # drawn in the step with which it left
+            if len(last):
+                s.drafter.extend(s.name, last)
+            s.drafter.end(s.name)
+
+    def seq(self, name: int) -> Seq | None:
+        """The sequence that the drafters call `name`, while it has a row."""
+        return next((s.seq for s in self._states.values() if s.name == name), None)
 
 
 def _bucket(match: int) -> int:

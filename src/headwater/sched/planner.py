@@ -256,7 +256,7 @@ class Planner:
         if begun is None:
             return False
         n = min(n, begun.chain.n * kv.block - found.start)
-        row = board.enter(seq, begun.chain, found.start)
+        row = board.enter(seq, begun.chain, found.start, now)
         build.add_join(seq, begun, kv.blocks_for(found.start))
         build.add_chunk(row, n)
         return True

@@ -16,9 +16,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headwater import __version__
 from headwater.engine.front import Front
 from headwater.serve import chat, completions, embeddings, errors, infill, messages, misc, ollama, openapi, responses, web
+from headwater.serve.access import add_access
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
 from headwater.serve.errors import AuthenticationError, error_response, in_dialect, plain_error
+from headwater.serve.origin import SameSite
 from headwater.serve.schema.common import RequestId
 from headwater.serve.settings import ServeSettings
 from headwater.serve.sse import ClientLeftError
@@ -43,6 +45,8 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
         app.include_router(module.router)
     app.state.routes = [route for module in modules for route in module.router.routes]
     app.add_middleware(Gate, settings=settings)
+    app.add_middleware(SameSite, hosts=settings.allowed_hosts, cors=settings.cors)
+    add_access(app, settings)
     if settings.cors:
         from starlette.middleware.cors import CORSMiddleware
 

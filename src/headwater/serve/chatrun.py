@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ import numpy as np
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
 from headwater.engine.front import Front, GenerateRequest
+from headwater.engine.thinking import EFFORTS
 from headwater.serve.assemble import Part, Shape
 from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
-from headwater.serve.shape import behind_thinking, shape_of
+from headwater.serve.shape import shape_of
 
 
 @dataclass(slots=True)
@@ -59,10 +60,20 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
     if shape.raw_tokens:                                            # markers of calls and reasoning may be special tokens
         params.skip_special_tokens = False
     ids = render(front, body, shape)
-    salt, grammar = body.cache_salt or "", shape.grammar
-    if grammar is not None and shape.form is not None:
-        grammar = behind_thinking(front, grammar, shape.form, prompt_end(front, ids))
+    budget, grammar = thinking_budget(body, shape), shape.grammar
+    if budget is not None:
+        params = replace(params, thinking_token_budget=budget)       # checks it
+    if shape.form is not None:
+        grammar = front.text.think(ids, budget, grammar)
+    salt = body.cache_salt or ""
     return GenerateRequest(ids, params, grammar=grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+
+
+def thinking_budget(body: ChatRequest, shape: Shape) -> int | None:
+    """Most tokens of thinking: as asked for, or by the effort where the model thinks apart; None = no bound."""
+    if body.thinking_token_budget is not None:
+        return body.thinking_token_budget if shape.form is not None else None
+    return EFFORTS.get(body.reasoning_effort or "") if shape.form is not None else None
 
 
 def prompt_end(front: Front, ids: Sequence[int] | np.ndarray) -> str:

@@ -13,6 +13,7 @@ from headwater.core.errors import CapacityError
 from headwater.engine.decisions import load_temperatures
 from headwater.engine.front import Front
 from headwater.obs.meter import Meter
+from headwater.obs.requests import Observers, Recorder, Sink
 from headwater.serve.errors import NotFoundError
 from headwater.serve.schema.common import Wire
 from headwater.serve.settings import ServeSettings
@@ -29,7 +30,9 @@ class Server:
         self.draining = False
         self.temperatures = load_temperatures(settings.temperatures)
         self.meter = Meter(front.stats, self.names[0])
-        front.observer = self.meter
+        self.recorder = Recorder()
+        self.sinks: list[Sink] = []                                 # whoever is told about every finished request
+        front.observer = Observers(self.meter, self.recorder)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,7 +49,7 @@ class Server:
         if self.draining:
             raise CapacityError("the server is shutting down", 5.0)
         self.front.check_health()
-        waiting = self.front.stats().waiting
+        waiting = self.front.waiting()
         if waiting >= self.settings.max_waiting:
             raise CapacityError(f"{waiting:,} requests are waiting, at most {self.settings.max_waiting:,} may; try again later", 2.0)
 

@@ -130,11 +130,13 @@ def to_chat(body: MessagesRequest) -> ChatRequest:
     extra: dict[str, Any] = {}
     if body.thinking is not None and body.thinking.get("type") == "disabled":
         extra["reasoning_effort"] = "none"
+    elif body.thinking is not None and body.thinking.get("budget_tokens") is not None:
+        extra["thinking_token_budget"] = body.thinking["budget_tokens"]
     return ChatRequest.model_validate({
         "messages": messages, "max_tokens": body.max_tokens, "temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k,
         "stop": body.stop_sequences, "tools": tools or None, "tool_choice": choice, **extra,
         **({"parallel_tool_calls": False} if body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use else {}),
-    })
+    }).advise()
 
 
 def error_object(error: BaseException) -> dict[str, Any]:

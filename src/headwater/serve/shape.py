@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.core.errors import UserInputError
 from headwater.engine.client import Grammar
@@ -12,21 +11,19 @@ from headwater.engine.front import Front
 from headwater.serve.assemble import Assembler, Shape
 from headwater.serve.schema.chat import ChatRequest, NamedTool, Tool
 
-if TYPE_CHECKING:
-    from headwater.text.reasoning import ReasoningFormat
-
 MAX_CALLS = 8                     # demanded calls in one answer: a model in a loop must come to an end
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 
 
 def shape_of(front: Front, body: ChatRequest) -> Shape:
     """Raises UserInputError for tools that contradict each other or the rest of the request."""
-    from headwater.text.reasoning import ReasoningSplitter, detect_format
+    from headwater.text.reasoning import TWO_STAGE, ReasoningSplitter, detect_format
     from headwater.text.tools.api import detect_format as detect_tools
     from headwater.text.tools.api import tool_parser
 
     template = front.text.tokenizer.chat_template if front.text.template_file is None else front.text.template.source
-    form = detect_format(template)
+    marked = detect_format(template)
+    form = TWO_STAGE if marked is None and body.thinking_token_budget is not None and not body.budget_is_advice else marked
     messages = [m.as_dict(f"messages[{i}]") for i, m in enumerate(body.messages)]
     tools = _offered(body)
     grammar = body.grammar()
@@ -48,21 +45,7 @@ def shape_of(front: Front, body: ChatRequest) -> Shape:
         parser = tool_parser(style, names) if tools else None
         return Assembler(splitter, parser, body.parallel_tool_calls is False)
 
-    return Shape(assembler, grammar, form, bool(tools) or form is not None, messages, as_dicts)
-
-
-def behind_thinking(front: Front, grammar: Grammar, form: ReasoningFormat, prompt_end: str) -> Grammar:
-    """The grammar as it begins after this prompt: at once, behind the thinking that the prompt opened, or behind what the model may open."""
-    from headwater.text.reasoning import ReasoningSplitter
-
-    if prompt_end.rstrip().endswith(form.end):                      # the template has closed it: there is no thinking
-        return grammar
-    after, start = _token_of(front, form.end), None
-    if not ReasoningSplitter(form, prompt_end).reasoning:
-        start = _token_of(front, form.start)
-        if start is None:
-            return grammar
-    return grammar if after is None else replace(grammar, after=after, start=start)
+    return Shape(assembler, grammar, form, bool(tools) or marked is not None, messages, as_dicts)
 
 
 def _offered(body: ChatRequest) -> list[Tool] | None:
@@ -135,9 +118,3 @@ def _join_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(messages) > 1 and messages[1]["role"] == "system":
         return [{"role": "system", "content": f"{messages[1]['content']}\n\n{messages[0]['content']}"}, *messages[2:]]
     return messages
-
-
-def _token_of(front: Front, text: str) -> int | None:
-    """The single token that `text` is, if it is one."""
-    ids = front.text.tokenizer.encode(text, add_special=False)
-    return int(ids[0]) if len(ids) == 1 else None

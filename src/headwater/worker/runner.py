@@ -14,7 +14,7 @@ from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Step
 from headwater.worker.forward import Forward
-from headwater.worker.inputs import Inputs, positions_of
+from headwater.worker.inputs import Inputs, drop_rows, positions_of
 from headwater.worker.masks import Masks
 from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
 from headwater.worker.sampler import FAILURES, Sampler
@@ -47,18 +47,10 @@ def find_draws(plan: StepPlan) -> Draws:
     return Draws(sampled, start, plan.rows[rows], plan.tokens.start[1:][rows] - 1 - back, lengths.astype(np.int32))
 
 
-def drop_rows(step: Step, drop: np.ndarray) -> Step:
-    """The step without plan rows `drop`; `reads` (none of them in those rows) are renumbered."""
-    keep = np.ones(len(step.row_start) - 1, bool)
-    keep[drop] = False
-    counts = np.diff(step.row_start)
-    kept = np.repeat(keep, counts)
-    renumber = np.cumsum(kept) - 1
-    start = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int32)
-    return Step(
-        step.tokens[kept], step.positions[kept], start, renumber[step.reads].astype(np.int32), [np.ascontiguousarray(t[keep]) for t in step.tables],
-        None if step.state_in is None else step.state_in[keep], None if step.state_out is None else step.state_out[keep],
-    )
+def sorted_once(values: np.ndarray) -> np.ndarray:
+    """Ascending, each value once (`np.unique` would import numpy.ma, which the first token of a process waits for)."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate((np.ones(len(ordered[:1]), bool), ordered[1:] != ordered[:-1]))]
 
 
 class Runner:
@@ -107,7 +99,7 @@ class Runner:
         if len(plan.copies):
             self.forward.copy_blocks(plan.copies)
         draws, found = find_draws(plan), find_reads(plan, inputs)
-        where = np.unique(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
+        where = sorted_once(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
         step = whole = inputs.step(plan, where)
         imported = self._import(plan) if self._imports else []
         if imported:
@@ -155,7 +147,7 @@ class Runner:
         began = time.perf_counter()
         self.forward.hidden(Step(
             plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
-            (slots + self.forward.caps.slots).astype(np.int32), slots,
+            (slots + self.forward.caps.slots).astype(np.int32), slots, None if step.border is None else step.border[rows],
         ))
         result.rollback_seconds += time.perf_counter() - began
 

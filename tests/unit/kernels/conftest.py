@@ -8,7 +8,7 @@ from kernel_samples import isas
 from headwater.kernels import native
 
 
-@pytest.fixture(params=["avx512", "avx2", "portable"])
+@pytest.fixture(params=["amx", "avx512", "avx2", "portable"])
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     if not native.available():
         pytest.skip("needs the native module (make native)")

@@ -14,7 +14,7 @@ ALL_TYPES = tuple(ggml.BLOCK_BYTES)
 
 def isas() -> list[str]:
     """Instruction sets that can run here, best first."""
-    names = ["avx512", "avx2", "portable"]
+    names = ["amx", "avx512", "avx2", "portable"]
     return names[names.index(native.library().detected_isa()) :] if native.available() else []
 
 

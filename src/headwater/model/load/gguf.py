@@ -140,6 +140,11 @@ class GgufFile:
             raise malformed(self.name, f"tensor '{name}' has the unsupported type {info.ggml_type}; supported: {known}", name)
         return self._shards[info.shard].view(info.offset, info.nbytes)
 
+    def read_ahead(self) -> None:
+        """All tensors will be read soon."""
+        for s in self._shards:
+            s.read_ahead()
+
     def close(self) -> None:
         """Release the mapping; metadata and the tensor table stay usable, `raw` does not."""
         for s in self._shards:

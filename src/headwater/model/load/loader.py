@@ -134,16 +134,21 @@ def load_model(
     Raises FormatError or UserInputError, one line naming the file and the tensor or key.
     """
     with open_source(path) as source:
-        matrices, plan, dialect = _check(source, weights, kv_format)
-        packed = _pack_all(source, dialect, matrices, weights, progress)
-        tensors = FileTensors(source.file, source.config, dialect, packed.__getitem__)
-        program = FAMILIES[source.config.family](source.config, tensors)
-        report = LoadReport(
-            Counter((p.source, p.layout.name) for w in packed.values() for p in w.parts), source.file.nbytes, sum(w.nbytes for w in packed.values())
-        )
-        return Model(
-            source.config, program, source.config.kvspec(kv_format), source.tokenizer, plan, report, _identity(source, weights), source.generation
-        )
+        return load_source(source, weights, progress, kv_format)
+
+
+def load_source(source: Source, weights: str = "as-is", progress: Progress | None = None, kv_format: str = "f16") -> Model:
+    """`load_model` for a file that is open already; who opened it closes it."""
+    source.file.read_ahead()
+    matrices, plan, dialect = _check(source, weights, kv_format)
+    packed = _pack_all(source, dialect, matrices, weights, progress)
+    tensors = FileTensors(source.file, source.config, dialect, packed.__getitem__)
+    program = FAMILIES[source.config.family](source.config, tensors)
+    report = LoadReport(
+        Counter((p.source, p.layout.name) for w in packed.values() for p in w.parts), source.file.nbytes, sum(w.nbytes for w in packed.values())
+    )
+    identity = _identity(source, weights)
+    return Model(source.config, program, source.config.kvspec(kv_format), source.tokenizer, plan, report, identity, source.generation)
 
 
 def _check(source: Source, weights: str, kv_format: str) -> tuple[list[Matrix], MemoryPlan, Dialect]:

@@ -78,6 +78,13 @@ class MappedBytes:
         out.flags.writeable = False
         return out
 
+    def read_ahead(self) -> None:
+        """Ask the system to bring the whole file into memory while we are busy with its beginning. A wish: systems may ignore it."""
+        for m in self._maps:
+            if hasattr(mmap, "MADV_WILLNEED"):
+                with contextlib.suppress(OSError):
+                    m.madvise(mmap.MADV_WILLNEED)
+
     def head(self, limit: int) -> memoryview:
         """The first bytes as one piece: the whole first part, or a copy of the first `limit` bytes when that part is shorter."""
         if len(self._maps) == 1 or len(self._maps[0]) >= limit:

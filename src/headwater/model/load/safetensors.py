@@ -46,6 +46,11 @@ class SafetensorsFile:
             raise malformed(self.name, what, name)
         return self._shards[info.shard].view(info.offset, info.nbytes)
 
+    def read_ahead(self) -> None:
+        """All tensors will be read soon."""
+        for s in self._shards:
+            s.read_ahead()
+
     def close(self) -> None:
         """Release the mapping; the tensor table stays usable, `raw` does not."""
         for s in self._shards:

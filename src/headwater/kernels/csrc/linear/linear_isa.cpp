@@ -1,6 +1,7 @@
 #include "linear/linear.h"
 
 #include "common/simd16.h"
+#include "linear/sink.h"
 #include "linear/source.h"
 #include "linear/tile.h"
 
@@ -32,29 +33,6 @@ struct ElementF16 {
 struct ElementBF16 {
   static constexpr int kBytes = 2;
   HW_INLINE F32x16 load16(const uint8_t* p) { return load_bf16(reinterpret_cast<const uint16_t*>(p)); }
-};
-
-// Where one tile's sums go.
-struct Sink {
-  const LinearJob& job;
-  const PartView& part;
-
-  HW_INLINE_MEMBER void put(int64_t row, int64_t group, F32x16 sum) const {
-    const int64_t column = part.first_row + group * kLanes;
-    const int64_t left = part.rows - group * kLanes;
-    const int lanes = left < kLanes ? static_cast<int>(left) : kLanes;
-    if (job.bias) sum = sum + load_n(job.bias + column, lanes);
-    if (job.residual) sum = load_n(job.residual + row * job.residual_stride + column, lanes) + sum;
-    store_n(job.out + row * job.out_stride + column, sum, lanes);
-  }
-  template <int T, int G>
-  HW_INLINE_MEMBER void put_tile(int64_t row, int64_t group, const F32x16 (&sums)[T][G], int groups = G) const {
-    HW_UNROLL(8)
-    for (int t = 0; t < T; ++t)
-      HW_UNROLL(8)
-      for (int g = 0; g < G; ++g)
-        if (g < groups) put(row + t, group + g, sums[t][g]);
-  }
 };
 
 template <int ID, int T, int G>
@@ -189,18 +167,6 @@ void part_range(const Sink& sink, int64_t first, int64_t end, int64_t row, int64
     default: return;
   }
 }
-
-// The product of what the rounding of the activations left out, on top of what stands in `out` already.
-LinearJob rest_of(const LinearJob& job) {
-  LinearJob rest = job;
-  rest.quant = job.rest;
-  rest.bias = nullptr;
-  rest.residual = job.out;
-  rest.residual_stride = job.out_stride;
-  return rest;
-}
-
-bool has_rest(const LinearJob& job, const PartView& part) { return job.rest.q && !kLayouts[part.layout].is_float(); }
 
 template <int ID>
 void gather_block_row(const uint8_t* group, int lane, int64_t cols, float* out) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/select.h"
 #include "common/pool.h"
 #include "common/step.h"
 #include "linear/linear.h"
@@ -31,6 +32,17 @@ struct Operand {
 struct BufferPlan {
   int64_t dim = 0, offset = 0;
   bool per_read = false;
+  bool own = false;            // made and read within one segment: each thread has its own, for the rows that it holds
+  int64_t segment_offset = 0;  // floats per row, in the thread's memory or in the arena, when segments run row by row
+
+  // Floats between rows of a thread's own buffer: rows that lie a multiple of 2 KiB apart would fight for the same cache sets.
+  int64_t own_stride() const { return dim % 512 == 0 ? dim + 16 : dim; }
+};
+
+// Operations [begin, end). rows: each treats every row by itself, so a thread may take some rows through all of them, in its own caches.
+struct Segment {
+  size_t begin = 0, end = 0;
+  bool rows = false;
 };
 
 using FloatArray = nanobind::ndarray<const float, nanobind::c_contig, nanobind::device::cpu>;
@@ -64,25 +76,37 @@ struct Run {
   Step step;
   std::vector<KVGroup> groups;
   std::map<std::string, StateView> states;
+  const Selection* selection = nullptr;  // of the group `selected`, or null: everything is read
+  int selected = -1;
 };
 
 class Program {
  public:
   std::vector<BufferPlan> buffers;
   std::vector<Op> ops;
+  std::vector<Segment> segments;       // set by finish()
+  int64_t own_floats = 0, shared_floats = 0;
   std::vector<nanobind::object> keep;  // Python owners of weights
   int hidden = 0;                      // buffer that run() returns
   int64_t token_floats = 0, read_floats = 0, widest_quant = 0;
   bool any_fine = false;
+  bool timed = false;                                             // whether run() adds to `seconds`
+  double seconds[static_cast<size_t>(OpKind::count)] = {};        // wall time by kind of operation since it was last cleared
 
+  // Call once when all operations are there.
+  void finish();
   // Checked inputs in, hidden float32[n_reads][dim] out. Throws std::invalid_argument on inputs that do not fit.
   void run(ThreadPool& pool, const Run& run, float* hidden_out);
   int64_t hidden_dim() const { return buffers[static_cast<size_t>(hidden)].dim; }
   int64_t scratch_bytes() const { return static_cast<int64_t>(arena_.size() * sizeof(float) + quant_.size()); }
+  // Rows that a thread takes at a time through a segment, a multiple of 16; 0 where a step is too small to be split by rows.
+  static int segment_rows(int n_tokens, int threads);
 
  private:
   struct Frame;
   void execute(Frame& frame, const Op& op);
+  void timed_execute(Frame& frame, const Op& op);
+  void run_segment(Frame& frame, const Segment& segment);
   std::mutex lock_;  // one step at a time: the arena is shared
   std::vector<float> arena_;
   std::vector<uint8_t> quant_;

@@ -1,5 +1,7 @@
 // Executing a program: one switch over operations, rows split over the pool, quantised inputs made once and shared.
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -31,17 +33,29 @@ struct Program::Frame {
   ThreadPool& pool;
   const Run& run;
   const Program& program;
-  float* arena;
+  Step step;           // of the rows of this frame
+  float* arena;        // buffers of all rows
   uint8_t* quant;
+  double* seconds;     // by kind of operation
+  int chunk = 0;       // 0: buffers lie where recorded; else segments run by rows, `chunk` at a time
+  float* own = nullptr;  // this thread's buffers
+  int first = 0;         // token that row 0 of this frame is
   int quant_buffer = -1;  // which input the quantised rows belong to
   int64_t quant_start = -1;
 
-  int rows(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].per_read ? run.step.n_reads : run.step.n_tokens; }
-  int64_t stride(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].dim; }
+  int rows(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].per_read ? step.n_reads : step.n_tokens; }
+  int64_t dim(int buffer) const { return program.buffers[static_cast<size_t>(buffer)].dim; }
+  int64_t stride(int buffer) const {
+    const BufferPlan& b = program.buffers[static_cast<size_t>(buffer)];
+    return chunk && b.own ? b.own_stride() : b.dim;
+  }
   float* at(const Operand& o) const {  // token rows first, read rows behind them
     const BufferPlan& b = program.buffers[static_cast<size_t>(o.buffer)];
-    float* base = b.per_read ? arena + program.token_floats * run.step.n_tokens : arena;
-    return base + b.offset * rows(o.buffer) + o.start;
+    const int64_t n = run.step.n_tokens, floats = chunk ? program.shared_floats : program.token_floats;
+    if (b.per_read) return arena + floats * n + b.offset * run.step.n_reads + o.start;
+    if (!chunk) return arena + b.offset * n + o.start;
+    if (b.own) return own + b.segment_offset * chunk + o.start;
+    return arena + b.segment_offset * n + first * b.dim + o.start;
   }
   QuantRows quant_rows(int n, int64_t cols, int64_t from = 0) const {
     QuantRows q;
@@ -53,24 +67,72 @@ struct Program::Frame {
   QuantRows rest_rows(int n, int64_t cols) const { return quant_rows(n, cols, (QuantRows::bytes(n, cols) + 63) / 64 * 64); }
 };
 
+int Program::segment_rows(int n_tokens, int threads) {
+  constexpr int kRows = 96;  // their buffers nearly fit a second-level cache, and unpacking a weight for them costs little beside its product
+  if (n_tokens < 64 * threads) return 0;
+  const int tasks = threads * ((n_tokens + kRows * threads - 1) / (kRows * threads));
+  return ((n_tokens + tasks - 1) / tasks + 15) / 16 * 16;
+}
+
 void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
   std::lock_guard<std::mutex> guard(lock_);
   const int64_t n = run.step.n_tokens, reads = run.step.n_reads;
-  const size_t floats = static_cast<size_t>(token_floats * n + read_floats * reads);
-  if (arena_.size() < floats + 16) {
+  const int threads = pool.threads(), chunk = segment_rows(run.step.n_tokens, threads);
+  const int64_t own = (own_floats * chunk + 15) / 16 * 16;
+  const size_t floats = static_cast<size_t>((chunk ? shared_floats : token_floats) * n + read_floats * reads + own * threads);
+  if (arena_.size() < floats + 32) {
     std::vector<float>().swap(arena_);  // release before growing: never two arenas at once
-    arena_.resize(floats + 16);
+    arena_.resize(floats + 32);
   }
-  const size_t bytes = static_cast<size_t>(QuantRows::bytes(std::max(n, reads), widest_quant)) * (any_fine ? 2 : 1) + 128;
+  const int64_t quant_each = QuantRows::bytes(std::max<int64_t>(chunk ? chunk : n, reads), widest_quant) * (any_fine ? 2 : 1) + 128;
+  const size_t bytes = static_cast<size_t>(quant_each * (chunk ? threads : 1) + 64);
   if (quant_.size() < bytes) {
     std::vector<uint8_t>().swap(quant_);
     quant_.resize(bytes);
   }
   auto* arena = reinterpret_cast<float*>(align64(reinterpret_cast<uint8_t*>(arena_.data())));
-  Frame frame{pool, run, *this, arena, align64(quant_.data())};
-  for (const Op& op : ops) execute(frame, op);
+  Frame frame{pool, run, *this, run.step, arena, align64(quant_.data()), seconds};
+  frame.chunk = chunk;
+  for (const Segment& segment : segments) {
+    if (chunk && segment.rows) {
+      run_segment(frame, segment);
+    } else {
+      for (size_t i = segment.begin; i < segment.end; ++i) timed_execute(frame, ops[i]);
+    }
+  }
   const Operand out{hidden, 0, hidden_dim()};
   std::memcpy(hidden_out, frame.at(out), static_cast<size_t>(reads * out.dim) * sizeof(float));
+}
+
+void Program::run_segment(Frame& frame, const Segment& segment) {
+  const int n = frame.run.step.n_tokens, chunk = frame.chunk, threads = frame.pool.threads();
+  const int64_t own = (own_floats * chunk + 15) / 16 * 16;
+  float* own_memory = frame.arena + shared_floats * n + read_floats * frame.run.step.n_reads;
+  own_memory = reinterpret_cast<float*>(align64(reinterpret_cast<uint8_t*>(own_memory)));
+  const int64_t quant_each = (QuantRows::bytes(std::max(chunk, frame.run.step.n_reads), widest_quant) * (any_fine ? 2 : 1) + 127) / 64 * 64;
+  std::vector<std::array<double, static_cast<size_t>(OpKind::count)>> spent(static_cast<size_t>(threads));
+  frame.pool.parallel_for((n + chunk - 1) / chunk, [&](int task, int thread) {
+    Frame mine = frame;
+    mine.first = task * chunk;
+    mine.step.tokens += mine.first;
+    mine.step.positions += mine.first;
+    mine.step.n_tokens = std::min(chunk, n - mine.first);
+    mine.own = own_memory + own * thread;
+    mine.quant = frame.quant + quant_each * thread;
+    mine.quant_buffer = -1;
+    mine.seconds = spent[static_cast<size_t>(thread)].data();
+    for (size_t i = segment.begin; i < segment.end; ++i) timed_execute(mine, ops[i]);
+  });
+  for (const auto& by_kind : spent)
+    for (size_t kind = 0; kind < by_kind.size(); ++kind) seconds[kind] += by_kind[kind] / threads;
+  frame.quant_buffer = -1;
+}
+
+void Program::timed_execute(Frame& frame, const Op& op) {
+  if (!timed) return execute(frame, op);
+  const auto begin = std::chrono::steady_clock::now();
+  execute(frame, op);
+  frame.seconds[static_cast<size_t>(op.kind)] += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 namespace {
@@ -83,10 +145,10 @@ void quantise_rows(ThreadPool& pool, const float* x, int64_t stride, int n, Quan
 }  // namespace
 
 void Program::execute(Frame& f, const Op& op) {
-  const Step& step = f.run.step;
-  const Operand whole{op.out, 0, f.stride(op.out)};
+  const Step& step = f.step;
+  const Operand whole{op.out, 0, f.dim(op.out)};
   float* const out = f.at(whole);
-  const int64_t out_stride = whole.dim;
+  const int64_t out_stride = f.stride(op.out);
   const int n = f.rows(op.out);
   const float* x[5] = {};
   int64_t stride[5] = {};
@@ -192,6 +254,10 @@ void Program::execute(Frame& f, const Op& op) {
       return rope(f.pool, step, x[0], stride[0], static_cast<int>(dim / op.head_dim), op.head_dim, op.array(0),
                   static_cast<int>(2 * op.arrays[0].size()), op.interleaved, op.number, out, out_stride);
     case OpKind::attend:
+      if (f.run.selection && op.attend.group == f.run.selected) {
+        return attend_selected(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, *f.run.selection, x[0], stride[0], x[1],
+                               stride[1], x[2], stride[2], out, out_stride);
+      }
       return attend(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, x[0], stride[0], x[1], stride[1], x[2],
                     stride[2], out, out_stride);
     case OpKind::short_conv: {
