@@ -4,7 +4,8 @@
 
 Requests are of every kind that the server knows, whole and streamed, some left half-way, some wrong. The KV memory is small enough that it and the
 store of compiled grammars are full after `--warm` requests. Then memory is measured; at the end it may have grown by `--growth` (or 2 MiB, where
-that is more) at most, and the engine may hold 10 % more than was planned, Python itself apart. Prints a line each 10 % and a verdict; exit code 1 where a bound is broken.
+that is more) at most, and the engine may hold 10 % more than was planned, Python itself apart. Prints a line each 10 % and a verdict; exit code 1
+where a bound is broken.
 """
 
 from __future__ import annotations

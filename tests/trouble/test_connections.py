@@ -12,7 +12,8 @@ POST = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/
 BODY = '{"prompt":"abc"}'
 N = len(BODY)
 CHUNKS = f"{N:x}\r\n{BODY}\r\n0\r\n\r\n"
-HIDDEN = "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"                # what an attacker wants to be taken for a request of its own
+# what an attacker wants to be taken for a request of its own
+HIDDEN = "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 AMBIGUOUS = {
     "length and chunked": f"Content-Length: {N}\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}",
