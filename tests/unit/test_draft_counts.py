@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from headwater.core.drafting import DraftCounts
+from headwater.core.drafting import DraftCounts, DraftPass
+from headwater.core.request import Output
+from headwater.engine.client import DraftSeconds, EngineStats, Grammar
+from headwater.engine.thinking import Thinking
+from headwater.engine.wire import decode, encode
 from headwater.llm import LLM, SamplingParams
 from headwater.obs.meter import Meter
 
@@ -76,3 +80,14 @@ def test_metrics_show_the_engines_counts(llm) -> None:
         assert float(lines[f'headwater:spec_decode_num_accepted_tokens_total{{model_name="m",source="{source}"}}']) == accepted
     assert float(lines['headwater:spec_decode_draft_length_count{model_name="m"}']) == counts.passes
     assert float(lines['headwater:spec_decode_tokens_per_pass{model_name="m"}']) == pytest.approx(counts.tau)
+
+
+def test_the_account_and_budgets_cross_the_wire_to_the_engine_process_unchanged() -> None:
+    counts = DraftCounts()
+    counts.add(3, 2, 3, "suffix")
+    stats = EngineStats(drafts=counts, draft_seconds=DraftSeconds(1.5, 1.0, 0.25, 0.125))
+    assert decode(encode("stats", stats))[1] == stats
+    out = Output("r", np.array([1, 2], np.int32), draft=DraftPass(3, 1, "forced"))
+    assert decode(encode("outputs", [out]))[1][0].draft == DraftPass(3, 1, "forced")
+    grammar = Grammar("any", None, thinking=Thinking((7, 8), 5, (1, 7, 8), (3,), frozenset({9})))
+    assert decode(encode("compile", ("r", grammar)))[1] == ("r", grammar)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from test_tokenizer import TOKENIZERS
 
 from headwater.core.errors import UserInputError
+from headwater.engine.thinking import AfterThinking, Thinking
 from headwater.text.grammar import GrammarCompiler, GrammarSpec, compile_grammar
 
 pytest.importorskip("llguidance")
@@ -161,19 +162,41 @@ def test_the_same_grammar_is_compiled_once():
 
 def test_a_grammar_behind_thinking_begins_with_its_token_and_rolls_back_over_it():
     think = TOK.token_id("</tool_call>")                            # stands for the end of thinking in this vocabulary
-    matcher = compile_grammar(TOK, "choice", ["ab"], after=think)
+    matcher = AfterThinking(compile_grammar(TOK, "choice", ["ab"]), Thinking((think,), withheld=TOK.turn_end_ids))
     a, b, end = TOK.token_id("a"), TOK.token_id("b"), TOK.eos_id
     bits = np.full((1, (TOK.vocab_size + 31) // 32 + 2), 0xFFFFFFFF, np.uint32)
     matcher.fill(bits, 0)
     free = np.flatnonzero(np.unpackbits(bits[0].view(np.uint8), bitorder="little"))
-    assert {a, b, think} <= set(free.tolist()) and end not in free and free.max() < TOK.vocab_size
+    assert {a, b, think} <= set(free.tolist()) and end not in free
     assert matcher.accept(np.array([b, end])) == 1
     assert matcher.accept(np.array([b, think, a, a])) == 3
     matcher.fill(bits, 0)
     assert np.flatnonzero(np.unpackbits(bits[0].view(np.uint8), bitorder="little")).tolist() == [b]
     matcher.rollback(2)
-    assert matcher.accept([b, b, think]) == 3 and not matcher.may_end()
-    assert matcher.fork().accept([a, b, end]) == 3 and matcher.accept([a, b]) == 2 and matcher.done()
+    assert matcher.accept([b, b, think]) == 3 and matcher.accept([end]) == 0
+    assert matcher.accept([a, b, end]) == 3
+
+
+def test_a_model_that_may_think_or_not_is_held_to_the_grammar_either_way():
+    start, think = TOK.token_id("<tool_call>"), TOK.token_id("</tool_call>")
+    ab, b, end = TOK.token_id("ab"), TOK.token_id("b"), TOK.eos_id
+    matcher = AfterThinking(compile_grammar(TOK, "choice", ["ab"]), Thinking((think,), start=(start,), withheld=TOK.turn_end_ids))
+    bits = np.zeros((1, (TOK.vocab_size + 31) // 32), np.uint32)
+
+    def legal_now() -> set[int]:
+        matcher.fill(bits, 0)
+        return set(np.flatnonzero(np.unpackbits(bits[0].view(np.uint8), bitorder="little")).tolist())
+
+    assert legal_now() == {ab, start}
+    assert matcher.accept([b]) == 0
+    assert matcher.accept([ab, end]) == 2                           # it does not think
+    matcher.rollback(2)
+    assert legal_now() == {ab, start}
+    assert matcher.accept([start, b, end]) == 2                     # it thinks
+    assert {ab, b, think} <= legal_now() and end not in legal_now()
+    assert matcher.accept([think]) == 1 and legal_now() == {ab}
+    matcher.rollback(3)
+    assert legal_now() == {ab, start} and matcher.accept([start, think, ab, end]) == 4
 
 
 def test_matchers_of_one_tokenizer_share_compiled_grammars_and_not_their_state():

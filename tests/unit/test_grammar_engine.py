@@ -116,3 +116,10 @@ def test_thinking_is_free_and_the_answer_is_not(llm: LLM) -> None:
     params = SamplingParams(max_tokens=60, temperature=1.0, seed=1, logit_bias={end: 6.0})
     text = llm.generate("x", params, grammar=Grammar("regex", "[0-9]{3}", after=end))[0].outputs[0].text
     assert re.fullmatch(r"[^~]*~[0-9]{3}", text)
+
+
+def test_thinking_cannot_end_the_answer_before_the_grammar_began(llm: LLM) -> None:
+    end = ord("~")
+    params = SamplingParams(max_tokens=400, temperature=1.0, seed=1, logit_bias={256: 100.0, 258: 100.0, end: 4.0})
+    text = llm.generate("x", params, grammar=Grammar("regex", "[0-9]{3}", after=end))[0].outputs[0].text
+    assert re.fullmatch(r"[^~]*~[0-9]{3}", text)

@@ -20,7 +20,7 @@ def compare(plain: Offline, fast: Offline, requests: int, seed: int, vocabulary:
     """Each batch is asked twice, so that the second time past outputs are there to draft from."""
     rng = random.Random(seed)
     for batch in range(0, requests, 5):
-        asked = [request(rng, vocabulary, longest, grammar=i == 0) for i in range(min(5, requests - batch))]
+        asked = [request(rng, vocabulary, longest, grammar=True if i == 0 else None) for i in range(min(5, requests - batch))]
         expected = ask(plain, asked, f"plain-{batch}")
         for time in ("first", "second"):
             got = ask(fast, asked, f"{time}-{batch}")

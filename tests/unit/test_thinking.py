@@ -203,3 +203,47 @@ def test_what_the_mask_allows_is_what_is_accepted(drawn, budget) -> None:
         bits = np.zeros((1, 1), np.uint32)
         m.fill(bits, 0)
         assert bool(int(bits[0, 0]) >> token & 1) == (m.accept(np.array([token])) == 1)
+
+
+class Pairs:
+    """A grammar of 1 and 2 in turn."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def accept(self, ids: list[int]) -> int:
+        n = next((i for i, t in enumerate(ids) if t != 1 + (self.taken + i) % 2), len(ids))
+        self.taken += n
+        return n
+
+    def rollback(self, n: int) -> None:
+        self.taken -= n
+
+    def fill(self, bits: np.ndarray, row: int) -> None:
+        bits[row] = 1 << (1 + self.taken % 2)
+
+    def forced(self) -> list[int]:
+        return [1 + self.taken % 2]
+
+
+@given(ids, st.one_of(st.none(), st.integers(1, 8)), st.sampled_from([(), (3,), (3, 4)]), st.integers(0, 14))
+def test_in_front_of_a_grammar_the_mask_is_what_is_accepted_and_taken_back(drawn, budget, start, back) -> None:
+    m = AfterThinking(Pairs(), Thinking((7, 8), budget, (5, 7, 8), start, frozenset({9})))
+    legal: list[int] = []
+
+    def mask() -> set[int]:
+        bits = np.zeros((1, 1), np.uint32)
+        m.fill(bits, 0)
+        return {t for t in range(10) if int(bits[0, 0]) >> t & 1}
+
+    seen = [mask()]
+    for token in drawn:
+        assert (token in seen[-1]) == (m.accept(np.array([token])) == 1)
+        if token in seen[-1]:
+            legal.append(token)
+            seen.append(mask())
+            assert not m.forced() or m.forced()[0] in seen[-1]
+    back = min(back, len(legal))
+    m.rollback(back)
+    assert mask() == seen[len(seen) - 1 - back]
+    assert m.accept(np.array(legal[len(legal) - back :], np.int32)) == back

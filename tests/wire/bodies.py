@@ -21,7 +21,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "continue_final_message": False, "max_completion_tokens": 4, "presence_penalty": 0.5, "repetition_penalty": 1.1, "ignore_eos": True,
     },
     "/v1/completions": {
-        "prompt": ["a", "b"], "max_tokens": 3, "echo": True, "logprobs": 1, "prompt_logprobs": 1, "suffix": "", "n": 2, "stream": True,
+        "prompt": ["a", "b"], "max_tokens": 3, "echo": True, "logprobs": 1, "prompt_logprobs": 1, "suffix": "z", "n": 2, "stream": True,
         "stream_options": {"continuous_usage_stats": True}, "structured_outputs": {"choice": ["x", "y"]}, "user": "u", "best_of": 1, "seed": 3,
     },
     "/v1/embeddings": {"input": ["a", "b"], "encoding_format": "float", "dimensions": 8, "pooling": "mean", "truncate_prompt_tokens": 4},
@@ -44,6 +44,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/generate": {
         "model": "echo", "prompt": "x", "system": "s", "raw": True, "options": {"num_predict": 3, "seed": 1}, "format": {"enum": [1]}, "stream": True,
     },
+    "/infill": {
+        "input_prefix": "a", "input_suffix": "b", "input_extra": [{"filename": "f", "text": "t"}], "prompt": "p", "n_predict": 3, "stop": ["x"],
+        "stream": True, "repeat_penalty": 1.1, "seed": -1,
+    },
     "/api/show": {"model": "echo", "name": "echo"},
     "/tokenize": {"messages": ASK, "tools": [TOOL], "add_special_tokens": True, "return_token_strs": True},
     "/detokenize": {"tokens": [65, 300]},
@@ -61,10 +65,13 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "/v1/decisions/batch": {"model": "echo", **STATE},
 }
-NEEDED = frozenset(("messages", "prompt", "input", "model", "query", "documents", "tokens", "state", "questions", "items", "label_token_ids"))
+NEEDED = frozenset((
+    "messages", "prompt", "input", "model", "query", "documents", "tokens", "state", "questions", "items", "label_token_ids", "input_prefix",
+    "input_suffix",
+))
 SHORT = {  # keeps every row short however the rest of the body turns out
     "/v1/chat/completions": ("max_tokens", "max_completion_tokens"), "/v1/completions": ("max_tokens",), "/v1/responses": ("max_output_tokens",),
-    "/v1/messages": ("max_tokens",),
+    "/v1/messages": ("max_tokens",), "/infill": ("n_predict",),
 }
 
 texts = st.text(max_size=12) | st.sampled_from(["", "\ud800", "\x00", "a" * 300, "<|im_end|>", "<tool_call>", "{", "-1", "\u2028", "../..", "auto"])

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 EVENT_STREAM, LINES = "text/event-stream", "application/x-ndjson"
+ENDS = ("message_stop", "response.completed", "response.incomplete", '"stop":true')
 STATUSES = frozenset((200, 400, 401, 404, 413, 415, 422))
 ANSWER_SECONDS = 60.0                                               # far more than any answer takes: beyond it, one has been forgotten
 
@@ -55,7 +56,7 @@ def complaint(path: str, status: int, headers: dict[str, str], raw: bytes) -> st
     if kind.startswith(EVENT_STREAM):
         events = [x for x in text.split("\n\n") if x]
         last = events[-1]
-        ends = last == "data: [DONE]" or "message_stop" in last or "response.completed" in last or "response.incomplete" in last
+        ends = last == "data: [DONE]" or any(x in last for x in ENDS)
         broken = [x for x in events if '"error":{' in x or x.startswith("event: error")]
         return None if ends and not broken else f"a stream ended with {last[:200]!r}, errors {broken[:1]!r}"
     if kind.startswith(LINES):

@@ -81,6 +81,19 @@ def test_echo_with_logprobs_scores_the_prompt_and_the_first_token_has_none(clien
     assert len(lp.tokens) == len(lp.token_logprobs) == len(lp.top_logprobs) == len(lp.text_offset) == r.usage.total_tokens
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_token_that_ends_an_answer_has_a_logprob_and_no_text(client, streamed) -> None:
+    args = {"model": "echo", "prompt": "abc", "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0, "logit_bias": {"258": 100, "65": -100}}
+    args["extra_body"] = {"allowed_token_ids": [65, 258]}
+    if streamed:
+        parts = [c.choices[0] for c in client.completions.create(**args, stream=True)]
+        text, told = "".join(p.text for p in parts), [x for p in parts if p.logprobs for x in p.logprobs.token_logprobs]
+    else:
+        choice = client.completions.create(**args).choices[0]
+        text, told = choice.text, choice.logprobs.token_logprobs
+    assert text == "abc" and len(told) == 4 and told[0] is None and all(x <= 0 for x in told[1:])
+
+
 def test_a_prompt_can_be_scored_without_generating(client) -> None:
     r = client.completions.create(model="echo", prompt="abcdef", max_tokens=0, echo=True, logprobs=1)
     assert r.choices[0].text == "abcdef" and r.usage.completion_tokens == 0 and r.choices[0].finish_reason == "length"

@@ -142,12 +142,12 @@ class Bench:
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special=False))
 
-    def run(self, length: int, documents: int, policies: dict[str, SelectSpec], *, questions: int = 8, steps: int = 3) -> list[Score]:
-        """Scores of dense and of every policy at one length."""
+    def run(self, length: int, documents: int, policies: dict[str, SelectSpec], *, questions: int = 8, steps: int = 3, first: int = 0) -> list[Score]:
+        """Scores of dense and of every policy at one length, over documents `first` and on."""
         scores = {name: Score(name) for name in ("dense", *policies)}
         trunk = Trunk(self.model, length)
         for d in range(documents):
-            document = make_document(self.text, self.encode, length, seed=1000 * length + d, single=questions)
+            document = make_document(self.text, self.encode, length, seed=1000 * length + first + d, single=questions)
             seconds = trunk.prefill(document.tokens)
             self.tell(f"{length:,} tokens, document {d + 1} of {documents}: prefill {seconds:.1f} s")
             truth = self._dense(trunk, document, scores["dense"])

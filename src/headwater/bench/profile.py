@@ -12,20 +12,22 @@ from headwater.bench.report import Figure, Report
 from headwater.core.kvspec import BLOCK_TOKENS
 from headwater.kernels import native
 from headwater.kernels.lower import NativeProgram
-from headwater.kernels.program import Program, Step
+from headwater.kernels.program import Head, Program, Step
 from headwater.worker.kvpool import KVPool
 
 
 @dataclass(slots=True)
 class Stepper:
-    """One row of a loaded program without scheduler or tokenizer. context: positions there is room for."""
+    """One row of a loaded program without scheduler or tokenizer. context: positions there is room for; weight_bytes: packed matrices."""
 
     native: NativeProgram
     pool: KVPool
     table: np.ndarray
     vocabulary: int
     context: int
-    head: object
+    head: Head | None
+    weight_bytes: int
+    kv_bytes_per_token: int
 
     def step(self, position: int, tokens: int) -> np.ndarray:
         """Append `tokens` made-up tokens from `position` on; -> hidden row of the last one."""
@@ -46,7 +48,16 @@ def load_stepper(model: str, context: int) -> Stepper:
     pool = KVPool(loaded.kvspec, (blocks,) * len(loaded.kvspec.groups), 1 if loaded.kvspec.states else 0)
     pool.used(blocks - 1)
     program: Program = loaded.program
-    return Stepper(NativeProgram(program), pool, np.arange(blocks, dtype=np.int32)[None], loaded.config.vocab, context, program.head)
+    return Stepper(NativeProgram(program), pool, np.arange(blocks, dtype=np.int32)[None], loaded.config.vocab, context, program.head,
+                   loaded.report.weight_bytes, loaded.plan.kv_per_token)
+
+
+def one_token(stepper: Stepper, position: int) -> float:
+    """A step of one token with its output row; -> 1."""
+    hidden = stepper.step(position, 1)
+    if stepper.head is not None:
+        native.logits(hidden, stepper.head)
+    return 1.0
 
 
 def measure(stepper: Stepper, position: int, tokens: int, rounds: int) -> dict[str, list[float]]:
@@ -58,7 +69,8 @@ def measure(stepper: Stepper, position: int, tokens: int, rounds: int) -> dict[s
         begin = time.perf_counter()
         hidden = stepper.step(position, tokens)
         middle = time.perf_counter()
-        native.logits(hidden, stepper.head)  # type: ignore[arg-type]
+        if stepper.head is not None:
+            native.logits(hidden, stepper.head)
         end = time.perf_counter()
         seconds = {**stepper.native.take_seconds(), "logits": end - middle, "whole": end - begin}
         if turn:

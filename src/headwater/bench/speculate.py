@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from headwater.bench.intervals import Ratio, paired
+from headwater.bench.intervals import paired
+from headwater.bench.peer import Peer, PeerSpec
 from headwater.bench.report import Figure, Report
+from headwater.bench.speculate_copy import TEXTS, copying
 from headwater.bench.speculate_cost import Bench, company_curve, streams, suffix_structure, verify_curve, zero_acceptance
 from headwater.core.drafting import DraftCounts
 from headwater.core.errors import UserInputError
@@ -34,7 +36,7 @@ class Plan:
     answer: int = 256
     draft_at: int = 64
     contexts: list[int] = field(default_factory=lambda: [256, 1024, 4096])
-    guesses: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 6, 8, 12, 16])
+    guesses: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 6, 8, 12, 16, 24, 31])
     rounds: int = 5
     pairs: int = 30
     pair_tokens: int = 96
@@ -47,8 +49,8 @@ class Plan:
     @classmethod
     def quick(cls) -> Plan:
         """A few minutes on two cores: shows that everything runs, says little."""
-        return cls(items=3, think=48, answer=64, draft_at=12, contexts=[256], guesses=[1, 2, 4, 8], rounds=3, pairs=30, pair_tokens=32,
-                   copy_tokens=96, stream_tokens=24, stream_rounds=5, history=1_000_000)
+        return cls(items=3, think=48, answer=64, draft_at=12, contexts=[256], guesses=[1, 2, 4, 8, 16, 31], rounds=3, pairs=30, pair_tokens=32,
+                   copy_tokens=192, stream_tokens=24, stream_rounds=5, history=1_000_000)
 
 
 def arms(plan: Plan) -> dict[str, str]:
@@ -167,53 +169,6 @@ def _note(counts: DraftCounts, r: ArmResult, tasks: int) -> str:
     return f"same answers {r.identical}/{tasks}" + (f"; tau {counts.tau:.2f}, alpha {counts.alpha:.2f}; {sources}" if counts.passes else "")
 
 
-# ---- copying ------------------------------------------------------------------------------------------------------------------------
-
-_CODE = '''def area(width, height):
-    """Return the area of a rectangle, in square units of its sides."""
-    if width < 0 or height < 0:
-        raise ValueError("a side cannot be negative")
-    return width * height
-
-
-class Account:
-    def __init__(self, owner, balance=0):
-        self.owner = owner
-        self.balance = balance
-        self.history = []
-
-    def deposit(self, amount, note=""):
-        self.balance += amount
-        self.history.append(("deposit", amount, note))
-
-    def withdraw(self, amount, note=""):
-        if amount > self.balance:
-            raise ValueError("not enough money")
-        self.balance -= amount
-        self.history.append(("withdraw", amount, note))
-'''
-
-
-def copying(bench: Bench, plan: Plan, draft: str) -> tuple[Ratio, DraftCounts, bool]:
-    """(plain / drafted seconds of copying code that stands in the prompt, the account of it, whether both said the same)."""
-    prompt = bench.llm.tokenizer.encode(f"{_CODE}\n\n# the same again\n{_CODE}\n\n# the same again\n" + _CODE[: len(_CODE) // 8])
-    params = SamplingParams(temperature=0.0, max_tokens=plan.copy_tokens, ignore_eos=True)
-    want = GenerateRequest(prompt, params)
-    bench.draft_with("none")
-    expected = bench.run([want]).ids
-    took: dict[str, list[float]] = {"none": [], draft: []}
-    same, counts = True, []
-    for i in range(max(plan.rounds, 2)):
-        for spec in ("none", draft) if i % 2 else (draft, "none"):
-            bench.draft_with(spec)
-            run = bench.run([want])
-            took[spec].append(run.seconds)
-            same = same and run.ids == expected
-            if run.answers[0].usage.drafts is not None:
-                counts.append(run.answers[0].usage.drafts)
-    return paired(took["none"], took[draft]), DraftCounts.total(counts) or DraftCounts(), same
-
-
 def _verify_cost(report: Report, guesses: float) -> float:
     """v at so many guesses, between the measured points of the shortest context; nan where none was measured."""
     rows = [r for r in report.rows if "guesses" in r]
@@ -224,8 +179,9 @@ def _verify_cost(report: Report, guesses: float) -> float:
 # ---- all of it ----------------------------------------------------------------------------------------------------------------------
 
 
-def run(model: str, plan: Plan, data: Path, human_eval: Path | None, only: list[str], tell: Callable[[str], None]) -> Report:
-    """only: parts by name (curves, arms, zero, copy, streams, structure); all where empty."""
+def run(model: str, plan: Plan, data: Path, human_eval: Path | None, only: list[str], tell: Callable[[str], None], lookup_python: str = "") -> Report:
+    """only: parts by name (curves, arms, zero, copy, streams, structure); all where empty. lookup_python: of an environment with llama-cpp-python,
+    whose prompt lookup copies beside ours (the model must then be a .gguf file)."""
     from headwater.engine.build import calibrate
 
     def wanted(part: str) -> bool:
@@ -251,12 +207,7 @@ def run(model: str, plan: Plan, data: Path, human_eval: Path | None, only: list[
                        note=f"95 % interval over {g.pairs} pairs; {g.per_pass:.4f} guesses per pass, {g.accepted:.2f} of them held"),
                        interval=g.slowdown, guesses_per_pass=g.per_pass)
         if wanted("copy"):
-            tell("copying")
-            ratio, counts, same = copying(bench, plan, "suffix")
-            ideal = counts.tau / _verify_cost(report, counts.drafted / max(counts.passes, 1))
-            note = f"tau {counts.tau:.2f}; {'same tokens' if same else 'TOKENS DIFFER'}; {ratio.mean / ideal:.2f} of tau / v(g)"
-            report.add("verbatim copy", "suffix", Figure("speed against plain", "x", [*ratio], note=note), interval=ratio, ideal=ideal,
-                       identical=same, **counts.summary())
+            _copies(bench, plan, model, lookup_python, report, tell)
         if wanted("arms") or wanted("streams"):
             _tasks(bench, plan, data, human_eval, wanted, report, tell)
     finally:
@@ -275,10 +226,32 @@ def _curves(bench: Bench, plan: Plan, report: Report, tell: Callable[[str], None
             report.add(f"T({b} rows)/T(1) at {context}", "headwater", Figure("T", "x", values, better="lower"), rows_in_step=b, context=context)
 
 
+def _copies(bench: Bench, plan: Plan, model: str, lookup_python: str, report: Report, tell: Callable[[str], None]) -> None:
+    peer = Peer(PeerSpec("llama-cpp lookup", lookup_python, "run_llama_lookup.py", [model])) if lookup_python else None
+    try:
+        for name, text in TEXTS.items():
+            tell(name)
+            c = copying(bench, text, plan.copy_tokens, plan.rounds, "suffix", peer)
+            counts, ratio = c.counts, c.ratio
+            ideal = counts.tau / _verify_cost(report, counts.drafted / max(counts.passes, 1))
+            note = f"95 % interval; tau {counts.tau:.2f}; {'same tokens' if c.same else 'TOKENS DIFFER'}; {ratio.mean / ideal:.2f} of tau / v(g)"
+            report.add(name, "suffix", Figure("speed against plain", "x", [*ratio], note=note), interval=ratio, ideal=ideal, identical=c.same,
+                       plain=c.plain, drafted_seconds=c.drafted, **counts.summary())
+            if c.failed:
+                report.environment.setdefault("missing", []).append(f"{name}, beside llama-cpp-python {peer.version if peer else ''}: {c.failed}")
+            if len(c.peer) > 1:
+                beside = paired(c.peer, c.drafted[: len(c.peer)])
+                report.add(name, "suffix against llama-cpp lookup", Figure("speed", "x", [*beside], note="95 % interval, same run"),
+                           interval=beside, peer=c.peer)
+    finally:
+        if peer is not None:
+            peer.close()
+
+
 def _tasks(bench: Bench, plan: Plan, data: Path, human_eval: Path | None, wanted: Callable[[str], bool], report: Report,
            tell: Callable[[str], None]) -> None:
     sets, missing = tasks(data, human_eval, max(plan.items, 16))
-    report.environment["missing"] = missing
+    report.environment.setdefault("missing", []).extend(missing)
     if wanted("arms"):
         for name, questions in sets.items():
             tell(name)

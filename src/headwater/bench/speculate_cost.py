@@ -80,7 +80,6 @@ def wrong(g: int, vocabulary: int) -> Any:
 
 def verify_curve(bench: Bench, context: int, guesses: list[int], rounds: int, tokens: int = 12) -> dict[int, list[float]]:
     """v(g) = T(g + 1) / T(1) per round, for one row behind `context` tokens: g guesses that all fail, taking turns with none."""
-    params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
     caps = bench.engine.executor.caps()
     ids = bench.ids(context)
     out: dict[int, list[float]] = {g: [] for g in guesses}
@@ -89,6 +88,7 @@ def verify_curve(bench: Bench, context: int, guesses: list[int], rounds: int, to
         for g in (0, *guesses):
             bench.engine.scheduler.draft_with(wrong(g, caps.vocabulary) if g else None)
             first = bench.engine.log.count
+            params = SamplingParams(temperature=0.0, max_tokens=tokens + g, ignore_eos=True)   # near its end a row may guess fewer
             bench.run([GenerateRequest(ids, params)])
             steps = bench.decode_seconds(first)
             took[g] = float(np.median(steps["step_seconds"][(steps["rows"] == 1) & (steps["tokens"] == g + 1)]))

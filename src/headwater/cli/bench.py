@@ -66,17 +66,35 @@ def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rou
 
 
 @app.command("kernels")
-def kernels(json: Path = JSON, seconds: float = typer.Option(0.5, min=0.01, help="How long each figure is measured per round."),
+def kernels(json: Path = JSON, model: str = typer.Option("smollm2-135m-instruct", "--model", help="Whose whole steps are measured, or none."),
+            seconds: float = typer.Option(0.2, min=0.01, help="How long each figure is measured per round."),
             rounds: int = typer.Option(3, min=1, help="Rounds; kernel and ceiling take turns.")) -> None:
-    """Products against the read bandwidth and the integer ceiling of this machine."""
-    from headwater.bench.kernels import bench
+    """Products and whole steps against the read bandwidth and the integer ceiling of this machine."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from headwater.bench.kernels import bench, figures
     from headwater.core.errors import UserInputError
     from headwater.kernels import native
 
     if not native.available():
         raise UserInputError("bench kernels: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
-    report = bench(seconds, rounds)
+    of = None if model == "none" else model
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("kernels", total=figures(of), completed=-1)
+        report = bench(seconds, rounds, of, lambda name: bar.update(task, advance=1, description=name))
     report.print()
+    if json:
+        report.save(json)
+
+
+@app.command("load")
+def load(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(5, min=1, help="Rounds; reading and loading take turns.")) -> None:
+    """Loading a model's weights against a plain read of the same file, in MB/s, warm and cold."""
+    from headwater.bench.loading import bench
+
+    report = bench(model, rounds)
+    report.print(baseline="plain read")
     if json:
         report.save(json)
 
@@ -354,6 +372,7 @@ def speculate(
     think: int = typer.Option(0, min=0, help="Thinking tokens per task; 0: as the plan says."),
     answer: int = typer.Option(0, min=0, help="Answer tokens per task; 0: as the plan says."),
     draft_at: int = typer.Option(0, min=0, help="Thinking tokens before the self-draft; 0: as the plan says."),
+    lookup_python: str = typer.Option("", "--lookup-python", help="Python with llama-cpp-python: its lookup copies beside ours (a .gguf)."),
     rounds: int = ROUNDS,
     only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams or structure; may be given several times."),
     plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
@@ -375,7 +394,7 @@ def speculate(
     given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds}
     plan = replace(plan, **{k: v for k, v in given.items() if v})
     with Console(stderr=True).status("speculation") as status:
-        report = run(model, plan, data, human_eval, only, status.update)
+        report = run(model, plan, data, human_eval, only, status.update, lookup_python)
     _show(report, json, None)
     for what in report.environment.get("missing", []):
         Console(stderr=True).print(f"[yellow]missing:[/] {what}")

@@ -91,7 +91,7 @@ class Output:
 
     request_id: str
     ids: np.ndarray                                  # int32[k]
-    logprobs: list[TokenLogprobs] | None = None
+    logprobs: list[TokenLogprobs] | None = None      # one for each id, and one for stop_id where there is one
     reads: ReadResult | None = None
     finish: FinishReason | None = None
     stop_id: int | None = None                       # the id that ended it; never part of `ids`

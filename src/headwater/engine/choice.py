@@ -27,7 +27,8 @@ class Delta:
     """What one step brought one choice. text may be empty while a character or a possible stop string is incomplete.
 
     stop_reason: the stop string or stop id that ended the choice, None for the model's own end of turn. x_seed: the seed that reproduces this choice
-    as a request of its own. logprobs: one entry per id of token_ids when asked for. usage: of the whole request.
+    as a request of its own. logprobs: one entry per id of token_ids when asked for; end_logprob: of the token that ended the choice, which is
+    not among them. usage: of the whole request.
     """
 
     index: int
@@ -38,6 +39,7 @@ class Delta:
     stop_reason: int | str | None = None
     x_seed: int = 0
     reads: ReadResult | None = None
+    end_logprob: TokenLogprobs | None = None
     usage: Usage = field(default_factory=Usage)
 
 
@@ -84,7 +86,9 @@ class Choice:
         if not ids and not text and finish is None and out.reads is None:
             return None, False
         logprobs = None if out.logprobs is None else out.logprobs[: len(ids)]
-        delta = Delta(self.index, text, ids, logprobs, finish, reason, self.seed, out.reads, usage)
+        ended = out.logprobs is not None and out.stop_id is not None and found is None and len(out.logprobs) > len(out.ids)
+        end = out.logprobs[-1] if ended and out.logprobs else None
+        delta = Delta(self.index, text, ids, logprobs, finish, reason, self.seed, out.reads, end, usage)
         return delta, found is not None and out.finish is None
 
     def _until_stop(self, ids: list[int]) -> tuple[str, list[int], str | None]:

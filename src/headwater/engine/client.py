@@ -73,7 +73,8 @@ class Grammar:
     """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`, or `any`
     (no grammar, for a budget of thinking alone).
 
-    after: the grammar starts behind this token id (end of thinking); None = at once. thinking: the same with more to it; replaces `after`.
+    after: the grammar starts behind this token id (end of thinking); None = at once. thinking: the same with more to it (`TextModel.think`);
+    replaces `after`.
     """
 
     kind: str

@@ -87,7 +87,9 @@ class TextModel:
         if self._compiler is None or self._compiler.width < width:
             self._compiler = GrammarCompiler(self.tokenizer, width)
         matcher = self._compiler.compile(GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD), GRAMMAR_FIELD)
-        return matcher if thinking is None else AfterThinking(matcher, thinking)
+        if thinking is None:
+            return matcher
+        return AfterThinking(matcher, replace(thinking, withheld=thinking.withheld | self.tokenizer.turn_end_ids))   # an answer has to come
 
     # -- thinking ------------------------------------------------------------------------------------------------------------------------
 
@@ -106,13 +108,16 @@ class TextModel:
         form = self.reasoning or TWO_STAGE
         return self._marker(form.start), self._marker(form.end)
 
-    def think(self, prompt: Sequence[int] | np.ndarray, budget: int, grammar: Grammar | None = None) -> Grammar | None:
-        """`grammar` (or none) behind at most `budget` tokens of thinking, then the closing text and the end marker are forced.
+    def think(self, prompt: Sequence[int] | np.ndarray, budget: int | None, grammar: Grammar | None = None) -> Grammar | None:
+        """`grammar` (or none) behind the thinking: behind what the prompt opened, or behind what the model may open; after at most `budget` tokens
+        (None = no bound) the closing text and the end marker are forced.
 
         A prompt in which thinking has ended gives `grammar` back. Models without markers think for exactly `budget` tokens (or until they write the
         cue themselves), cannot end their turn meanwhile, and then get the cue for the answer: a prompt in two stages.
         """
         form, (start, end) = self.reasoning, self.markers()
+        if budget is None and (grammar is None or form is None):
+            return grammar
         if form is None:
             thinking = Thinking(end, budget, end, withheld=self.stop_ids)
         else:

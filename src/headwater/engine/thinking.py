@@ -61,27 +61,37 @@ class AnyText:
 
 
 class AfterThinking:
-    """Wraps `inner`, which decides behind the end of thinking."""
+    """Wraps `inner`, which decides behind the end of thinking, or from the first token on where the model may think and does not."""
 
     def __init__(self, inner: Inner, thinking: Thinking) -> None:
         self._inner, self._t = inner, thinking
         self._ids: list[int] = []                                   # accepted while thinking, markers included
-        self._over = False
+        self._closed = False                                        # `_ids` end with the end marker
         self._inside = 0                                            # accepted by `inner`
 
-    def accept(self, ids: np.ndarray) -> int:
+    @property
+    def _begun(self) -> bool:
+        return self._closed or self._inside > 0
+
+    @property
+    def _undecided(self) -> bool:
+        """Whether the next token shows if the model thinks: it opens its thinking (or goes on opening it), or the answer has begun."""
+        at = len(self._ids)
+        return at < len(self._t.start) and (at == 0 or isinstance(self._inner, AnyText))
+
+    def accept(self, ids: Sequence[int] | np.ndarray) -> int:
         """Advance; returns how many ids were legal."""
         tokens = [int(t) for t in ids]
         for taken, token in enumerate(tokens):
-            if self._over:
+            must = () if self._begun else self._must()
+            if self._begun or (not must and self._undecided and token != self._t.start[len(self._ids)]):
                 n = self._inner.accept(tokens[taken:])
                 self._inside += n
                 return taken + n
-            forced = self._must()
-            if token != forced[0] if forced else token in self._t.withheld:
+            if token != must[0] if must else token in self._t.withheld:
                 return taken
             self._ids.append(token)
-            self._over = self._ended()
+            self._closed = self._ends()
         return len(tokens)
 
     def rollback(self, n: int) -> None:
@@ -92,33 +102,35 @@ class AfterThinking:
             self._inside -= back
         if n > back:
             del self._ids[len(self._ids) - (n - back) :]
-            self._over = False                                      # the border was crossed by the last of `_ids`
+            self._closed = False                                    # the border was crossed by the last of `_ids`
 
     def fill(self, bits: np.ndarray, row: int) -> None:
         """All tokens while thinking, but those withheld; the closing text, id by id, when the budget is used up."""
-        if self._over:
+        must = () if self._begun else self._must()
+        if must:
+            bits[row] = 0
+            bits[row, must[0] >> 5] = np.uint32(1 << (must[0] & 31))
+        elif self._begun or self._undecided:
             self._inner.fill(bits, row)
-            return
-        forced = self._must()
-        bits[row] = 0 if forced else 0xFFFFFFFF
-        if forced:
-            bits[row, forced[0] >> 5] = np.uint32(1 << (forced[0] & 31))
-        for token in () if forced else self._t.withheld:
-            bits[row, token >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token & 31)))
+            if not self._begun:
+                opens = self._t.start[len(self._ids)]
+                bits[row, opens >> 5] |= np.uint32(1 << (opens & 31))
+        else:
+            bits[row] = 0xFFFFFFFF
+            for token in self._t.withheld:
+                bits[row, token >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token & 31)))
 
     def forced(self) -> Sequence[int]:
         """The rest of the closing text once the budget is used up; behind the thinking what the grammar forces."""
-        return self._inner.forced() if self._over else self._must()
+        return self._inner.forced() if self._begun else self._must()
 
     def _must(self) -> tuple[int, ...]:
-        """What is left of the closing text, () while the budget lasts."""
-        used = len(self._ids)
-        if self._t.budget is None or used < self._t.budget:
-            return ()
-        return self._t.closing[used - self._t.budget :]
+        """What is left of the closing text once the budget is used up, or of an opening marker that a grammar waits behind; else ()."""
+        used, t = len(self._ids), self._t
+        if t.budget is not None and used >= t.budget:
+            return t.closing[used - t.budget :]
+        return t.start[used:] if 0 < used < len(t.start) and not self._undecided else ()
 
-    def _ended(self) -> bool:
-        ids, t = self._ids, self._t
-        if len(ids) >= len(t.end) and tuple(ids[len(ids) - len(t.end) :]) == t.end:
-            return True
-        return isinstance(self._inner, AnyText) and tuple(ids[: len(t.start)]) != t.start[: len(ids)]   # it does not think at all
+    def _ends(self) -> bool:
+        ids, end = self._ids, self._t.end
+        return len(ids) >= len(end) and tuple(ids[len(ids) - len(end) :]) == end

@@ -19,9 +19,11 @@ from headwater.sched.table import Rows
 BUCKETS = (0, 4, 8, 16, 32)       # lower ends of the match lengths that share one acceptance estimate
 FADE = 0.9                        # weight of the past in an acceptance estimate, per draft
 START = 0.6                       # acceptance believed before any draft was checked
+SURE = {"forced": 0.97}           # and where the source has its own reasons
 FLOOR = 0.35                      # below this acceptance of the first token a source only probes in this row
 PROBE_EVERY = 64                  # passes between two probes of a row that guesses in vain
 LONGEST = 32                      # guesses per row and pass
+NO_IDS = np.zeros(0, np.int32)
 
 
 @dataclass(slots=True)
@@ -30,8 +32,7 @@ class _RowState:
     seq: Seq
     drafter: Drafter              # all of them for a client's row, the one that forks for its own
     fed: int                      # tokens the drafter knows
-    guess: np.ndarray             # the draft that is out, empty if none
-    match: int = 0                # its match and source
+    match: int = 0                # of the draft that is out, and its source
     source: str = ""
     alphas: dict[str, float] = field(default_factory=dict)          # chance that the first guess of a source holds, this row
     idle: int = 0                 # passes since the last draft
@@ -63,7 +64,7 @@ class Guesser:
         price = self._price(idx)
         drafts = [self._draft(int(row), int(limit), price) for row, limit in zip(idx, most, strict=True)]
         self._forced.clear()
-        return Ragged.of(drafts)
+        return Ragged.of(drafts) if any(map(len, drafts)) else Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32))
 
     def verified(self, plan: StepPlan, result: StepResult) -> None:
         """A step is about to be applied: count, and learn from the drafts that were checked."""
@@ -93,15 +94,14 @@ class Guesser:
 
     def _draft(self, row: int, limit: int, price: float) -> np.ndarray:
         s = self._catch_up(row)
-        s.guess = s.guess[:0]
         draft = self._proposed(s, row, min(limit, LONGEST)) if limit > 0 else NOTHING
-        probing = self._alpha(s, draft.source, draft.match) < FLOOR
-        if probing and s.idle < PROBE_EVERY:
-            draft = NOTHING
-        length = min(len(draft.ids), self._length(s, draft, price), 1 if probing else LONGEST) if len(draft.ids) else 0
+        if not len(draft.ids) or (s.idle < PROBE_EVERY and self._alpha(s, draft.source, draft.match) < FLOOR):
+            s.idle += 1
+            return NO_IDS
+        length = min(len(draft.ids), self._length(s, draft, price))
         s.idle = 0 if length else s.idle + 1
-        s.guess, s.match, s.source = draft.ids[:length].astype(np.int32), draft.match, draft.source
-        return s.guess
+        s.match, s.source = draft.match, draft.source
+        return draft.ids[:length].astype(np.int32, copy=False)
 
     def _proposed(self, s: _RowState, row: int, most: int) -> Draft:
         if self._forced and row in self._forced and isinstance(s.drafter, TakesForced):
@@ -113,7 +113,7 @@ class Guesser:
     def _length(self, s: _RowState, draft: Draft, price: float) -> int:
         """Guesses until the chance that one more holds is worth less than it costs; price in plain row-steps."""
         own = self._alpha(s, draft.source, draft.match)
-        alpha = min(0.98, 0.5 * (own + self._by_match.get((draft.source, _bucket(draft.match)), START)))
+        alpha = min(0.98, 0.5 * (own + self._seen(draft.source, draft.match)))
         if own < FLOOR:
             return 1
         if alpha <= price:
@@ -150,7 +150,7 @@ class Guesser:
         key, drafter = self.children.get(seq.request.request_id), self.drafter
         if key is not None and self.forker is not None:
             drafter = cast(Drafter, self.forker)
-        s = self._states[row] = _RowState(self._names, seq, drafter, known, np.zeros(0, np.int32))
+        s = self._states[row] = _RowState(self._names, seq, drafter, known)
         self._names += 1
         drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
         if self.forker is not None:
@@ -163,7 +163,11 @@ class Guesser:
 
     def _alpha(self, s: _RowState, source: str, match: int) -> float:
         """Chance that the source's first guess holds in this row; a row that knows nothing yet believes the others where they saw little hold."""
-        return s.alphas.get(source, min(START, self._by_match.get((source, _bucket(match)), START)))
+        return s.alphas.get(source, min(SURE.get(source, START), self._seen(source, match)))
+
+    def _seen(self, source: str, match: int) -> float:
+        """Chance that the first guess of such a match holds, all rows."""
+        return self._by_match.get((source, _bucket(match)), SURE.get(source, START))
 
     def _learn(self, s: _RowState, drafted: int, held: int) -> None:
         rate = held / (held + 1) if held < drafted else 1.0          # maximum likelihood of a geometric run, cut off at the draft's end
@@ -172,7 +176,7 @@ class Guesser:
             own = FLOOR                                             # a probe that holds buys further tries, however often it failed before
         s.alphas[s.source] = FADE * own + (1 - FADE) * rate if held else FADE * FADE * own
         key = s.source, _bucket(s.match)
-        self._by_match[key] = FADE * self._by_match.get(key, START) + (1 - FADE) * rate
+        self._by_match[key] = FADE * self._seen(s.source, s.match) + (1 - FADE) * rate
 
     def forget(self) -> None:
         """Rows that have left; what they drew may serve others."""

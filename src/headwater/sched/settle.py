@@ -115,7 +115,7 @@ class Settler:
         keep, finish, stop_id = _cut(seq, ids)
         seq.drawn += keep
         output = board.output(seq, ids[:keep], finish=finish, stop_id=stop_id)
-        output.logprobs = logprobs[:keep] if logprobs is not None else None
+        output.logprobs = logprobs[: keep + (stop_id is not None)] if logprobs is not None else None
         if seq.reads_open:
             output.reads, seq.reads, seq.reads_open = seq.reads, None, False
             board.rows.reading[seq.row] = False

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwater import __version__
 from headwater.engine.front import Front
-from headwater.serve import chat, completions, embeddings, errors, messages, misc, ollama, openapi, responses, web
+from headwater.serve import chat, completions, embeddings, errors, infill, messages, misc, ollama, openapi, responses, web
 from headwater.serve.access import add_access
 from headwater.serve.context import Server
 from headwater.serve.decide import batch, decisions, score, systemone
@@ -40,7 +40,7 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     async def left(request: Any, error: ClientLeftError) -> Any:
         return plain_error(499, "the client closed the connection")
 
-    modules = (web, chat, completions, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score)
+    modules = (web, chat, completions, infill, embeddings, responses, messages, ollama, misc, systemone, decisions, batch, score)
     for module in modules:
         app.include_router(module.router)
     app.state.routes = [route for module in modules for route in module.router.routes]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headwater.engine.client import Grammar
 
 if TYPE_CHECKING:
-    from headwater.text.reasoning import ReasoningSplitter
+    from headwater.text.reasoning import ReasoningFormat, ReasoningSplitter
     from headwater.text.tools.api import ToolParser
 
 
@@ -127,11 +127,12 @@ class Assembler:
 @dataclass(slots=True)
 class Shape:
     """What a request's answer looks like: a fresh assembler per choice (given the end of the rendered prompt), the grammar that enforces it,
-    whether the model reasons first, whether marker tokens must stay visible, messages and tools as the template gets them."""
+    how the model marks its reasoning (None: it does not reason apart), whether marker tokens must stay visible, messages and tools as the
+    template gets them."""
 
     assembler: Callable[[str], Assembler]
     grammar: Grammar | None
-    reasons: bool
+    form: ReasoningFormat | None
     raw_tokens: bool
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
@@ -61,6 +63,7 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
     budget, grammar = thinking_budget(body, shape), shape.grammar
     if budget is not None:
         params = replace(params, thinking_token_budget=budget)       # checks it
+    if shape.form is not None:
         grammar = front.text.think(ids, budget, grammar)
     salt = body.cache_salt or ""
     return GenerateRequest(ids, params, grammar=grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
@@ -69,8 +72,13 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
 def thinking_budget(body: ChatRequest, shape: Shape) -> int | None:
     """Most tokens of thinking: as asked for, or by the effort where the model thinks apart; None = no bound."""
     if body.thinking_token_budget is not None:
-        return body.thinking_token_budget if shape.reasons else None
-    return EFFORTS.get(body.reasoning_effort or "") if shape.reasons else None
+        return body.thinking_token_budget if shape.form is not None else None
+    return EFFORTS.get(body.reasoning_effort or "") if shape.form is not None else None
+
+
+def prompt_end(front: Front, ids: Sequence[int] | np.ndarray) -> str:
+    """The end of a rendered prompt as text: enough to see whether it opens or closes thinking."""
+    return front.detokenize([int(i) for i in ids[-64:]])
 
 
 class ChatRun:
@@ -79,11 +87,11 @@ class ChatRun:
     def __init__(self, front: Front, body: ChatRequest) -> None:
         shape = shape_of(front, body)
         wanted = generate_request(front, body, shape)
-        end = front.detokenize(list(wanted.prompt[-64:])) if shape.reasons else ""
+        end = prompt_end(front, wanted.prompt) if shape.form is not None else ""
         self.running = front.submit(wanted)
         self._deltas: AsyncIterator[Delta] = self.running
         self.assemblers = [shape.assembler(end) for _ in range(body.n or 1)]
-        self.reasons = shape.reasons
+        self.reasons = shape.form is not None
 
     @property
     def usage(self) -> Usage:

@@ -23,6 +23,7 @@ from headwater.serve.logprobs import completion_object
 from headwater.serve.merge import begun, merged
 from headwater.serve.schema.completions import CompletionRequest
 from headwater.serve.sse import event, stream, unless_client_leaves
+from headwater.text.infill import infill
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -34,6 +35,7 @@ class Piece:
     text: str = ""
     ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    end: TokenLogprobs | None = None
     finish: str | None = None
     stop: int | str | None = None
     seed: int = 0
@@ -42,6 +44,7 @@ class Piece:
         self.text += d.text
         self.ids += d.token_ids
         self.logprobs += d.logprobs or []
+        self.end = d.end_logprob or self.end
         self.finish = d.finish_reason or self.finish
         self.stop = d.stop_reason if d.finish_reason else self.stop
         self.seed = d.x_seed
@@ -49,17 +52,21 @@ class Piece:
 
 def generate_requests(front: Front, body: CompletionRequest, salt: str) -> list[GenerateRequest]:
     """One engine request per prompt. Raises UserInputError naming the field."""
-    if body.suffix:
-        raise UserInputError("suffix: this model has no fill-in-the-middle tokens", field="suffix")
     prompts = body.prompts()
     if not prompts:
         raise UserInputError("prompt: is empty", field="prompt")
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
     score_prompt = body.logprobs if body.echo and body.logprobs is not None else body.prompt_logprobs
     params = body.sampling(max_tokens=max(1, max_tokens), logprobs=body.logprobs, prompt_logprobs=score_prompt)
+    if body.suffix:                                                 # "" is what clients send that have none
+        made = [infill(front.text.tokenizer, _text_prompt(p), body.suffix) for p in prompts]
+        params.stop_token_ids = [*params.stop_token_ids, *made[0].stops]
+        ids: list[list[int]] = [m.ids for m in made]
+    else:
+        ids = [front.tokenize(p, add_special=body.add_special_tokens) if isinstance(p, str) else p for p in prompts]
     return [
         GenerateRequest(
-            front.tokenize(p, add_special=body.add_special_tokens) if isinstance(p, str) else p,
+            p,
             params,
             read_only=max_tokens == 0,
             grammar=body.grammar(),
@@ -67,8 +74,14 @@ def generate_requests(front: Front, body: CompletionRequest, salt: str) -> list[
             cache_salt=salt,
             request_id=body.request_id if len(prompts) == 1 else None,
         )
-        for p in prompts
+        for p in ids
     ]
+
+
+def _text_prompt(prompt: str | list[int]) -> str:
+    if not isinstance(prompt, str):
+        raise UserInputError("prompt: must be text where a suffix is given", field="prompt")
+    return prompt
 
 
 @router.post("/v1/completions", response_model=None)
@@ -120,10 +133,15 @@ class Writer:
         prompt = self.body.prompts()[i]
         return prompt if isinstance(prompt, str) else self.front.detokenize(prompt)
 
-    def _logprobs(self, i: int, ids: list[int], entries: list[TokenLogprobs], *, with_prompt: bool, offset: int) -> dict[str, Any] | None:
+    def _logprobs(
+        self, i: int, ids: list[int], entries: list[TokenLogprobs], end: TokenLogprobs | None, *, with_prompt: bool, offset: int
+    ) -> dict[str, Any] | None:
+        """The token that ended the choice is listed too, as vLLM does: harnesses count on one entry more than they score."""
         if self.body.logprobs is None:
             return None
         tokens, all_entries = list(ids), list[TokenLogprobs | None](entries)
+        if end is not None:
+            tokens, all_entries = [*tokens, end.token], [*all_entries, end]
         if with_prompt:
             prompt = [int(t) for t in self.wanted[i].prompt]
             scored = self.prompt_entries.get(i, [])
@@ -148,7 +166,7 @@ class Writer:
                 if with_prompt:
                     echoed.add(key)
                     text = self.echo_text(i) + text
-                logprobs = self._logprobs(i, d.token_ids, d.logprobs or [], with_prompt=with_prompt, offset=offsets.get(key, 0))
+                logprobs = self._logprobs(i, d.token_ids, d.logprobs or [], d.end_logprob, with_prompt=with_prompt, offset=offsets.get(key, 0))
                 offsets[key] = offsets.get(key, 0) + len(text)
                 if not text and not d.finish_reason and not logprobs:
                     continue
@@ -175,7 +193,7 @@ class Writer:
             if self.wanted[i].read_only and j:
                 continue
             text = (self.echo_text(i) if self.body.echo else "") + p.text
-            logprobs = self._logprobs(i, p.ids, p.logprobs, with_prompt=self.body.echo, offset=0)
+            logprobs = self._logprobs(i, p.ids, p.logprobs, p.end, with_prompt=self.body.echo, offset=0)
             choice = self._choice(i, j, text, logprobs, "length" if self.wanted[i].read_only else p.finish, p.stop)
             choice["x_seed"] = p.seed
             if self.body.return_token_ids:

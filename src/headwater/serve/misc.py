@@ -128,7 +128,15 @@ async def detokenize(request: Request, body: DetokenizeRequest) -> Response:
 
 @router.get("/tokenizer_info", response_model=None)
 async def tokenizer_info(request: Request) -> Response:
-    """Facts about the tokenizer that harnesses ask for."""
+    """Facts about the tokenizer that harnesses ask for: lm-eval takes the texts of its special tokens and its chat template from here."""
     front = server_of(request).front
-    info = front.model_info
-    return json_response({"vocab_size": info.vocabulary, "stop_ids": sorted(info.stop_ids), "has_chat_template": info.has_chat, "model": info.name})
+    info, tokenizer = front.model_info, front.text.tokenizer
+
+    def text(token: int | None) -> str | None:
+        return None if token is None else tokenizer.vocab.all_tokens()[token]
+
+    return json_response({
+        "vocab_size": info.vocabulary, "stop_ids": sorted(info.stop_ids), "has_chat_template": info.has_chat, "model": info.name,
+        "bos_token": text(tokenizer.bos_id), "eos_token": text(tokenizer.eos_id), "pad_token": text(tokenizer.eos_id),
+        "chat_template": front.text.template.source if info.has_chat else None,
+    })

@@ -27,6 +27,7 @@ from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import Close, ClosingResponse, unless_client_leaves
+from headwater.text.infill import infill
 
 log = logging.getLogger("headwater.serve")
 router = APIRouter(route_class=JsonRoute)
@@ -241,16 +242,17 @@ async def generate(request: Request, body: OllamaGenerate) -> Response:
     try:
         model, headers = _model(server, body.model), server.headers(request, body)
         server.admit()
-        if body.suffix or body.images:
-            name = "suffix" if body.suffix else "images"
-            raise UserInputError(f"{name}: not supported by this model", field=name)
+        if body.images:
+            raise UserInputError("images: not supported, this model reads text only", field="images")
         fields, ignored = _fields(body)
-        if body.raw or not server.front.model_info.has_chat:
+        if body.raw or body.suffix or not server.front.model_info.has_chat:
             chat_body = ChatRequest.model_validate({"messages": [{"role": "user", "content": ""}], **fields})
             limit = chat_body.max_tokens
-            wanted = GenerateRequest(
-                server.front.tokenize(body.prompt), chat_body.sampling(max_tokens=limit, logprobs=None), grammar=chat_body.grammar()
-            )
+            params, ids = chat_body.sampling(max_tokens=limit, logprobs=None), server.front.tokenize(body.prompt)
+            if body.suffix:
+                made = infill(server.front.text.tokenizer, body.prompt, body.suffix)
+                params.stop_token_ids, ids = made.stops, made.ids
+            wanted = GenerateRequest(ids, params, grammar=chat_body.grammar())
             running: Stream | ChatRun = server.front.submit(wanted)
             lines = _raw_lines(running, model)
         else:
@@ -310,7 +312,7 @@ async def show(request: Request, body: OllamaShow) -> Response:
         return _refusal(request, e)
     info = server.front.model_info
     facts = {"general.architecture": "headwater", "headwater.context_length": info.context, "headwater.vocab_size": info.vocabulary}
-    capabilities = ["completion", *(["tools"] if info.has_chat else [])]
+    capabilities = ["completion", *(["tools"] if info.has_chat else []), *(["insert"] if server.front.text.tokenizer.vocab.fim else [])]
     return json_response({"details": _tag(server, name)["details"], "model_info": facts, "capabilities": capabilities, "template": ""})
 
 

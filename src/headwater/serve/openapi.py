@@ -58,6 +58,7 @@ ANSWERS: dict[str, Schema] = {
         id=TEXT, object=_const("text_completion"), created=WHOLE, model=TEXT, usage=_USAGE,
         choices=_list(_object(index=WHOLE, text=TEXT, finish_reason=_FINISH)),
     ),
+    "/infill": _object(content=TEXT, stop={"const": True}, stop_type=TEXT, model=TEXT, tokens_predicted=WHOLE, tokens_evaluated=WHOLE),
     "/v1/embeddings": _object(
         object=_const("list"), data=_list(_object(index=WHOLE, embedding={"anyOf": [_list(NUMBER), TEXT]})), model=TEXT, usage=_SUM
     ),
@@ -89,6 +90,7 @@ ANSWERS: dict[str, Schema] = {
     "/v1/decisions": _object(model=TEXT, answers={"type": ["array", "object"]}, usage=OBJECT),
 }
 STREAMS = {
+    "/infill": "text/event-stream",
     "/v1/chat/completions": "text/event-stream", "/v1/completions": "text/event-stream", "/v1/responses": "text/event-stream",
     "/v1/messages": "text/event-stream", "/api/chat": "application/x-ndjson", "/api/generate": "application/x-ndjson",
 }

@@ -39,16 +39,13 @@ def shape_of(front: Front, body: ChatRequest) -> Shape:
         messages, as_dicts = [{"role": "system", "content": tools_text(tools)}, *_merge_system(messages)], None
         messages = _join_system(messages)
     style = "hermes" if demanded is not None or native is None else native
-    after = _token_of(front, form.end) if form is not None and grammar is not None else None
 
     def assembler(prompt_end: str) -> Assembler:
         splitter = ReasoningSplitter(form, prompt_end) if form is not None else None
         parser = tool_parser(style, names) if tools else None
         return Assembler(splitter, parser, body.parallel_tool_calls is False)
 
-    if grammar is not None and after is not None:
-        grammar = Grammar(grammar.kind, grammar.source, after)
-    return Shape(assembler, grammar, form is not None, bool(tools) or marked is not None, messages, as_dicts)
+    return Shape(assembler, grammar, form, bool(tools) or marked is not None, messages, as_dicts)
 
 
 def _offered(body: ChatRequest) -> list[Tool] | None:
@@ -121,9 +118,3 @@ def _join_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if len(messages) > 1 and messages[1]["role"] == "system":
         return [{"role": "system", "content": f"{messages[1]['content']}\n\n{messages[0]['content']}"}, *messages[2:]]
     return messages
-
-
-def _token_of(front: Front, text: str) -> int | None:
-    """The single token that `text` is, if it is one."""
-    ids = front.text.tokenizer.encode(text, add_special=False)
-    return int(ids[0]) if len(ids) == 1 else None

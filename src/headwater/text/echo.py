@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.text.specials import SpecialSplitter
+from headwater.text.specials import SpecialSplitter, fill_in_the_middle
 from headwater.text.tokenizer import Tokenizer
 from headwater.text.vocab import BYTE, CONTROL, USER_DEFINED, Vocabulary
 
 _NAMED = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>")
+_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
 TEMPLATE = """
 {%- for m in messages -%}
 <|im_start|>{{ m.role }}
@@ -36,8 +37,8 @@ class ByteEncoder:
 
 
 def echo_tokenizer(vocabulary: int) -> Tokenizer:
-    """A tokenizer of `vocabulary` ids (at least 263): bytes, control tokens, padding that never comes up."""
-    names = [*_NAMED, *(f"<|reserved_{i}|>" for i in range(vocabulary - 256 - len(_NAMED)))]
+    """A tokenizer of `vocabulary` ids (at least 269): bytes, control tokens, padding that never comes up."""
+    names = [*_NAMED, *_FIM, *(f"<|reserved_{i}|>" for i in range(vocabulary - 256 - len(_NAMED) - len(_FIM)))]
     specials = {name: 256 + i for i, name in enumerate(names)}
     markers = {n: i for n, i in specials.items() if n not in _NAMED[3:]}
     vocab = Vocabulary(
@@ -47,5 +48,6 @@ def echo_tokenizer(vocabulary: int) -> Tokenizer:
         special_ids_by_text=markers,
         eos_id=256,
         turn_end_ids=frozenset((256, 258)),
+        fim=fill_in_the_middle(specials),
     )
     return Tokenizer(vocab, ByteEncoder(specials), TEMPLATE)

@@ -145,66 +145,6 @@ class Matcher:
             raise GrammarError(f"the grammar failed: {self._reason()}")
 
 
-class MatcherAfter:
-    """A matcher that begins behind the token `after`, the end of thinking. Until then everything is legal but to end the output."""
-
-    def __init__(self, inner: Matcher, after: int, free: np.ndarray) -> None:
-        """free: uint32[words], the mask while the grammar has not begun."""
-        self._inner, self._after, self._free = inner, after, free
-        self._before = self._inside = 0                             # tokens accepted in front (with `after`) and in the grammar
-        self._begun = False
-
-    def accept(self, ids: Sequence[int] | np.ndarray) -> int:
-        """As Matcher.accept."""
-        count = 0
-        for i in map(int, ids):
-            if self._begun:
-                n = self._inner.accept(ids[count:])
-                self._inside += n
-                return count + n
-            if not 0 <= i < 32 * len(self._free) or not int(self._free[i >> 5]) >> (i & 31) & 1:
-                return count
-            count += 1
-            self._before += 1
-            self._begun = i == self._after
-        return count
-
-    def rollback(self, n: int) -> None:
-        """As Matcher.rollback, also back over the beginning of the grammar."""
-        inside = min(n, self._inside)
-        self._inner.rollback(inside)
-        self._inside -= inside
-        if n > inside:
-            self._before -= n - inside
-            self._begun = False
-
-    def fill(self, bits: np.ndarray, row: int = 0) -> None:
-        """As Matcher.fill."""
-        if self._begun:
-            self._inner.fill(bits, row)
-            return
-        bits[row, : len(self._free)] = self._free
-        bits[row, len(self._free) :] = 0
-
-    def forced(self) -> list[int]:
-        """As Matcher.forced."""
-        return self._inner.forced() if self._begun else []
-
-    def done(self) -> bool:
-        """As Matcher.done."""
-        return self._begun and self._inner.done()
-
-    def may_end(self) -> bool:
-        """As Matcher.may_end."""
-        return self._begun and self._inner.may_end()
-
-    def fork(self) -> MatcherAfter:
-        """As Matcher.fork."""
-        twin = MatcherAfter(self._inner.fork(), self._after, self._free)
-        twin._before, twin._inside, twin._begun = self._before, self._inside, self._begun
-        return twin
-
-
 class GrammarCompiler:
     """Compiles specs for one tokenizer and keeps the last ones. Thread-safe; call it off the event loop, a large schema takes a while.
 
@@ -239,13 +179,6 @@ class GrammarCompiler:
         if isinstance(found, str):
             raise UserInputError(f"{field}: {found}", field=field)
         return Matcher(found.deep_copy(), frozenset(tokens.eos_tokens), self.words)
-
-    def free_mask(self) -> np.ndarray:
-        """uint32[words]: every token of the vocabulary but padding and those that end the output."""
-        allowed = np.zeros(32 * self.words, np.uint8)
-        allowed[: self._tokenizer.vocab_size] = self._tokenizer.vocab.types != UNUSED
-        allowed[sorted(self._tokenizer.turn_end_ids)] = 0
-        return np.packbits(allowed, bitorder="little").view(np.uint32)
 
     def _load(self, field: str) -> Any:
         if self._library is None:
@@ -288,19 +221,16 @@ _COMPILERS: WeakKeyDictionary[Tokenizer, GrammarCompiler] = WeakKeyDictionary()
 _COMPILERS_LOCK = threading.Lock()
 
 
-def compile_grammar(
-    tokenizer: Tokenizer, kind: Kind | str, source: Any, *, after: int | None = None, field: str = "response_format"
-) -> Matcher | MatcherAfter:
+def compile_grammar(tokenizer: Tokenizer, kind: Kind | str, source: Any, *, field: str = "response_format") -> Matcher:
     """A matcher for one answer of the model that `tokenizer` belongs to; compiled grammars are kept. See GrammarSpec.of for the sources.
 
-    after: the grammar begins behind this token. Raises UserInputError naming `field`.
+    Raises UserInputError naming `field`.
     """
     with _COMPILERS_LOCK:
         compiler = _COMPILERS.get(tokenizer)
         if compiler is None:
             compiler = _COMPILERS[tokenizer] = GrammarCompiler(tokenizer)
-    matcher = compiler.compile(GrammarSpec.of(kind, source, field), field)
-    return matcher if after is None else MatcherAfter(matcher, after, compiler.free_mask())
+    return compiler.compile(GrammarSpec.of(kind, source, field), field)
 
 
 class _Tokens:

@@ -28,8 +28,12 @@ def entries(text: str) -> list[tuple[str, Any]]:
     out: list[tuple[str, Any]]
     if text.lstrip().startswith("["):
         out = [(f"[{i}]", value) for i, value in enumerate(parsed(text))]
-    else:
+    elif text.lstrip("\ufeff \t\r\n").startswith("{"):
         out = [(f"line {i}", line) for i, line in numbered(text)]
+    elif text.strip():
+        raise UserInputError("body: an array of objects, or objects one a line, would be right", field="body")
+    else:
+        out = []
     if not out:
         raise UserInputError("body: no states", field="body")
     if len(out) > MAX_STATES:

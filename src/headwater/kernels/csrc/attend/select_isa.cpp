@@ -109,9 +109,11 @@ void rank(const Reader& r) {
 // Marks the `most` clusters with the largest share (ties: the lower id) among `candidates` ids in r.order: the first `read` of them 2, others 1.
 void choose(const Reader& r, int candidates, int read, int most) {
   most = most < candidates ? most : candidates;
+  read = read < most ? read : most;
   const float* share = r.share;
-  std::partial_sort(r.order, r.order + most, r.order + candidates,
-                    [share](int32_t a, int32_t b) { return share[a] > share[b] || (share[a] == share[b] && a < b); });
+  const auto before = [share](int32_t a, int32_t b) { return share[a] > share[b] || (share[a] == share[b] && a < b); };
+  if (most < candidates) std::nth_element(r.order, r.order + most, r.order + candidates, before);
+  if (read < most) std::nth_element(r.order, r.order + read, r.order + most, before);
   for (int i = 0; i < most; ++i) r.chosen[r.order[i]] = i < read ? 2 : 1;
 }
 
@@ -227,9 +229,14 @@ void estimate(const Reader& r, const int32_t* ids, int n) {
     r.w.top[g] = peak_of(weight, 0, n, 0.0f);
     r.w.sum[g] = soften(weight, 0, n, r.w.top[g]);
     for (int c = 0; c < dim; c += kLanes) {
-      F32x16 sum = zero16();
-      for (int i = 0; i < n; ++i) sum = fma(splat(weight[i]), load_f16(means[i] + c), sum);
-      store(r.w.acc + static_cast<int64_t>(g) * r.job.padded + c, sum);
+      F32x16 even = zero16(), odd = zero16();  // two chains: one would wait for itself
+      int i = 0;
+      for (; i + 2 <= n; i += 2) {
+        even = fma(splat(weight[i]), load_f16(means[i] + c), even);
+        odd = fma(splat(weight[i + 1]), load_f16(means[i + 1] + c), odd);
+      }
+      if (i < n) even = fma(splat(weight[i]), load_f16(means[i] + c), even);
+      store(r.w.acc + static_cast<int64_t>(g) * r.job.padded + c, even + odd);
     }
   }
   add_partial(r);
@@ -277,13 +284,16 @@ void wave(const Reader& r, int64_t* stats) {
   scan(r, r.w.q, r.layout.centroids, r.z);
   if (spec.second > 0) add_variance(r);
   int candidates = 0;
-  for (int c = 0; c < r.clusters; ++c) {
-    r.chosen[c] = 0;
-    if (r.size(c) > 0) {
-      r.order[candidates++] = c;
-      continue;
+  for (int first = 0; first < r.clusters; first += spec.vectors()) {
+    const uint16_t* starts = r.starts(first / spec.vectors());
+    for (int j = 0; j < spec.vectors(); ++j) {
+      r.chosen[first + j] = 0;
+      if (starts[j + 1] > starts[j]) {
+        r.order[candidates++] = first + j;
+        continue;
+      }
+      for (int g = 0; g < r.job.group; ++g) r.z[g * r.stride + first + j] = -HUGE_VALF;
     }
-    for (int g = 0; g < r.job.group; ++g) r.z[g * r.stride + c] = -HUGE_VALF;
   }
   rank(r);
   const int read = std::max(1, static_cast<int>(std::nearbyint(spec.retrieve * r.clusters)));

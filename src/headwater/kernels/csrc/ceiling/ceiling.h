@@ -16,4 +16,10 @@ HW_DECLARE(
     // Fused multiply-adds in registers; returns the floating-point operations done.
     int64_t fma_ceiling(int64_t steps);)
 
+#if defined(HW_HAS_AMX)
+namespace amx {
+int64_t dot_ceiling(int bits, int64_t blocks);  // the same for matrix tiles, rows and weights in L1
+}
+#endif
+
 }  // namespace hw

@@ -19,14 +19,19 @@ HW_MODULE(ceiling) {
     pool.parallel_for(threads, [&](int t, int) { sum.fetch_add(run(data.data() + t * each, each, streams), std::memory_order_relaxed); });
     return each * threads;
   }, nb::arg("data"), nb::arg("streams"), "Reads the array once with all threads, each in `streams` parallel streams; returns the bytes read.");
-  m.def("dot_ceiling", [](int bits, int64_t blocks) {
-    const auto run = HW_SELECT(dot_ceiling);
+  m.def("dot_ceiling", [](int bits, int64_t blocks, bool tiles) {
+    auto run = HW_SELECT(dot_ceiling);
+    if (tiles && hw::active_isa() != hw::Isa::amx) throw nb::value_error("dot_ceiling: matrix tiles are not in use");
+#if defined(HW_HAS_AMX)
+    if (tiles) run = &hw::amx::dot_ceiling;
+#endif
     hw::ThreadPool& pool = hw::ThreadPool::shared();
     std::atomic<int64_t> done{0};
     nb::gil_scoped_release release;
     pool.parallel_for(pool.threads(), [&](int, int) { done.fetch_add(run(bits, blocks), std::memory_order_relaxed); });
     return done.load();
-  }, nb::arg("bits"), nb::arg("blocks"), "The product tile with weights in registers on all threads; returns the integer operations done.");
+  }, nb::arg("bits"), nb::arg("blocks"), nb::arg("tiles") = false,
+        "The product tile with weights at hand (registers; L1 for matrix tiles) on all threads; returns the integer operations done.");
   m.def("fma_ceiling", [](int64_t steps) {
     const auto run = HW_SELECT(fma_ceiling);
     hw::ThreadPool& pool = hw::ThreadPool::shared();

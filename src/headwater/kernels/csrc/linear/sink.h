@@ -20,6 +20,11 @@ struct Sink {
     if (job.residual) sum = load_n(job.residual + row * job.residual_stride + column, lanes) + sum;
     store_n(job.out + row * job.out_stride + column, sum, lanes);
   }
+  // Asks for the lines that will be written: stores that miss would queue up before the tile stores of the next product.
+  HW_INLINE_MEMBER void ahead(int64_t row, int64_t rows, int64_t group) const {
+    const float* at = job.out + row * job.out_stride + part.first_row + group * kLanes;
+    for (int64_t i = 0; i < rows; ++i) __builtin_prefetch(at + i * job.out_stride, 1);
+  }
   template <int T, int G>
   HW_INLINE_MEMBER void put_tile(int64_t row, int64_t group, const F32x16 (&sums)[T][G], int groups = G) const {
     HW_UNROLL(8)

@@ -68,8 +68,8 @@ struct Program::Frame {
 };
 
 int Program::segment_rows(int n_tokens, int threads) {
-  constexpr int kRows = 64;  // their buffers fit a second-level cache, and unpacking a weight for them costs little beside its product
-  if (n_tokens < kRows * threads) return 0;
+  constexpr int kRows = 96;  // their buffers nearly fit a second-level cache, and unpacking a weight for them costs little beside its product
+  if (n_tokens < 64 * threads) return 0;
   const int tasks = threads * ((n_tokens + kRows * threads - 1) / (kRows * threads));
   return ((n_tokens + tasks - 1) / tasks + 15) / 16 * 16;
 }

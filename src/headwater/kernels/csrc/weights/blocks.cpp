@@ -142,8 +142,8 @@ void q3_k(const uint8_t* b, BlockCodes& o) {  // three-bit codes with offset 4, 
 
 constexpr BlockFormat kFormats[] = {
     {"F32", 1, 4, kPackedF32, nullptr},       {"F16", 1, 2, kPackedF16, nullptr},       {"BF16", 1, 2, kPackedBF16, nullptr},
-    {"Q8_0", 32, 34, kPackedQ8, q8_0},        {"IQ4_NL", 32, 18, kPackedQ8, iq4_nl},    {"Q4_0", 32, 18, kPackedQ4, q4_0},
-    {"Q4_1", 32, 20, kPackedQ4M, q4_1},       {"Q5_0", 32, 22, kPackedQ5, q5_0},        {"Q5_1", 32, 24, kPackedQ5M, q5_1},
+    {"Q8_0", 32, 34, kPackedQ8, q8_0, 2},        {"IQ4_NL", 32, 18, kPackedQ8, iq4_nl},    {"Q4_0", 32, 18, kPackedQ4, q4_0, 2},
+    {"Q4_1", 32, 20, kPackedQ4M, q4_1, 4},       {"Q5_0", 32, 22, kPackedQ5, q5_0},        {"Q5_1", 32, 24, kPackedQ5M, q5_1},
     {"IQ4_XS", 256, 136, kPackedQ8S, iq4_xs}, {"Q4_K", 256, 144, kPackedQ4K, q4_k},     {"Q5_K", 256, 176, kPackedQ5K, q5_k},
     {"Q6_K", 256, 210, kPackedQ6K, q6_k},     {"Q3_K", 256, 110, kPackedQ6K, q3_k},     {"Q2_K", 256, 84, kPackedQ2K, q2_k},
 };

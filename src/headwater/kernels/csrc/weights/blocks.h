@@ -20,6 +20,7 @@ struct BlockFormat {
   int columns, bytes;   // of one block
   int layout;           // which packed layout keeps it without loss
   DecodeBlock decode;   // null for float formats
+  int codes_at = 0;     // where codes stand that need no taking apart (32 nibbles or 32 bytes behind float16 numbers); 0 = nowhere
 };
 
 const BlockFormat* find_block_format(const char* name);  // null when unknown

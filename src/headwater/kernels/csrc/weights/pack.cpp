@@ -57,8 +57,39 @@ void pack_block(int bits, const uint8_t* q, int row, uint8_t* block) {
   }
 }
 
+// One row's block of a format whose codes are ready: its four bytes in every vector, word by word.
+void pack_plain(int bits, const uint8_t* codes, int row, uint8_t* block) {
+  uint8_t* to = block + 4 * row;
+  const auto put = [&](int vector, uint32_t value) { std::memcpy(to + 64 * vector, &value, 4); };
+  if (bits == 8) {
+    for (int j = 0; j < 8; ++j) put(j, quad_of(codes + 4 * j) ^ 0x80808080u);
+    return;
+  }
+  for (int j = 0; j < 2; ++j) {  // byte i holds columns i and i + 16
+    const uint32_t a = quad_of(codes + 8 * j), b = quad_of(codes + 8 * j + 4);
+    put(j, (a & 0x0f0f0f0fu) | (b & 0x0f0f0f0fu) << 4);
+    put(j + 2, (a >> 4 & 0x0f0f0f0fu) | (b & 0xf0f0f0f0u));
+  }
+}
+
+void pack_plain_chunk(const BlockFormat& format, const Layout& layout, const uint8_t* raw, int64_t row_bytes, int rows, int64_t first_block,
+                      int n_blocks, uint8_t* chunk) {
+  if (rows < kGroupRows || n_blocks < layout.blocks()) std::memset(chunk, 0, static_cast<size_t>(layout.chunk_bytes()));
+  if (layout.header_bytes() > 32 * n_blocks * (layout.has_min ? 2 : 1)) std::memset(chunk, 0, static_cast<size_t>(layout.header_bytes()));
+  uint8_t* data = chunk + layout.header_bytes();
+  for (int r = 0; r < rows; ++r) {
+    for (int b = 0; b < n_blocks; ++b) {
+      const uint8_t* from = raw + r * row_bytes + (first_block + b) * format.bytes;
+      std::memcpy(chunk + 32 * b + 2 * r, from, 2);
+      if (layout.has_min) std::memcpy(chunk + 32 + 2 * r, from + 2, 2);
+      pack_plain(layout.bits, from + format.codes_at, r, data + b * layout.block_bytes());
+    }
+  }
+}
+
 void pack_chunk(const BlockFormat& format, const Layout& layout, const uint8_t* raw, int64_t row_bytes, int rows, int64_t first_block,
                 int n_blocks, uint8_t* chunk) {
+  if (format.codes_at) return pack_plain_chunk(format, layout, raw, row_bytes, rows, first_block, n_blocks, chunk);
   std::memset(chunk, 0, static_cast<size_t>(layout.chunk_bytes()));
   BlockCodes codes;
   uint8_t* data = chunk + layout.header_bytes();
