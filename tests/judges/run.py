@@ -84,7 +84,8 @@ class Bench:
         """The source archive of llama-cpp-python: vocabularies with their encode vectors, chat templates."""
         found = list(self.folder.glob("llama_cpp_python-*.tar.gz"))
         if not found:
-            fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(self.folder), *PEER]
+            source = ["--no-deps", "--no-binary", "llama-cpp-python"]         # its build tools may come as wheels
+            fetch = [sys.executable, "-m", "pip", "download", "--quiet", *source, "--dest", str(self.folder), *PEER]
             subprocess.run(fetch, check=True)
             found = list(self.folder.glob("llama_cpp_python-*.tar.gz"))
         return str(found[0])

@@ -3,8 +3,9 @@
     python tests/judges/soak.py [--model echo] [--requests 10000] [--warm 1000] [--growth 0.02] [--clients 8]
 
 Requests are of every kind that the server knows, whole and streamed, some left half-way, some wrong. The KV memory is small enough that it and the
-store of compiled grammars are full after `--warm` requests. Then memory is measured; at the end it may have grown by `--growth` at most, and the
-engine may hold 10 % more than was planned, Python itself apart. Prints a line each 10 % and a verdict; exit code 1 where a bound is broken.
+store of compiled grammars are full after `--warm` requests. Then memory is measured; at the end it may have grown by `--growth` (or 2 MiB, where
+that is more) at most, and the engine may hold 10 % more than was planned, Python itself apart. Prints a line each 10 % and a verdict; exit code 1
+where a bound is broken.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headwater.engine.build import EngineSpec, survey
 
 SMALL = {"echo": {"kv_memory": "1M"}}
 SMALL_REAL = {"kv_memory": "64M", "context": 2048}
+ARENAS = 2 * 2**20                                                  # CPython takes memory by the MiB: a few per cent of a process without a model
 PYTHON = 40 * 2**20                                                 # an engine without a model: interpreter, numpy, llguidance
 WORDS = ("river", "water", "turns", "the", "mill", "while", "people", "talk", "about", "weather", "bread", "and", "long", "way", "home", "stones")
 SCHEMA = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "n": {"type": "integer", "maximum": 99}}, "required": ["a"]}
@@ -122,7 +124,7 @@ def main() -> int:
     good = same and not any(k.endswith(" 500") or k.endswith(" 503") for k in seen)
     for name, (before, after) in memory.items():
         growth = after / before - 1
-        good &= growth < args.growth
+        good &= after - before < max(args.growth * before, ARENAS)
         print(f"{name}: {before / 2**20:.1f} MiB after {args.warm:,}, {after / 2**20:.1f} MiB after {args.requests:,}: {100 * growth:+.2f} %")
     if planned:
         held = memory["engine"][1] - PYTHON

@@ -8,11 +8,12 @@ import pytest
 
 from tests.trouble.serving import PATIENCE, Served, serving
 
-POST = "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+POST = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = '{"prompt":"abc"}'
 N = len(BODY)
 CHUNKS = f"{N:x}\r\n{BODY}\r\n0\r\n\r\n"
-HIDDEN = "GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"                # what an attacker wants to be taken for a request of its own
+# what an attacker wants to be taken for a request of its own
+HIDDEN = "GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 AMBIGUOUS = {
     "length and chunked": f"Content-Length: {N}\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}",
@@ -85,12 +86,12 @@ def test_lines_that_end_in_bare_line_feeds_are_refused(echo) -> None:
     "X: " + "a" * 100_000 + "\r\n", "X: " + "a" * 1_000_000, "".join(f"X{i}: a\r\n" for i in range(20_000)),
 ], ids=["one long header", "one that never ends", "many headers"])
 def test_a_head_has_a_bound(echo, head) -> None:
-    assert said(echo, f"GET /version HTTP/1.1\r\nHost: x\r\n{head}\r\n{HIDDEN}") in ([431], [])     # []: reset before it could be read
+    assert said(echo, f"GET /version HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{HIDDEN}") in ([431], [])     # []: reset before it could be read
     assert echo.health().status_code == 200
 
 
 def test_a_long_address_has_the_same_bound(echo) -> None:
-    assert said(echo, f"GET /{'a' * 100_000} HTTP/1.1\r\nHost: x\r\n\r\n") in ([431], [])
+    assert said(echo, f"GET /{'a' * 100_000} HTTP/1.1\r\nHost: localhost\r\n\r\n") in ([431], [])
 
 
 def test_a_large_body_behind_a_small_head_is_none_of_the_heads_business(echo) -> None:
@@ -103,4 +104,4 @@ def test_a_large_body_behind_a_small_head_is_none_of_the_heads_business(echo) ->
     "/v1/models/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/v1/responses/..%2f..%2fetc%2fpasswd", "/%00", "/v1/models/a%00b",
 ])
 def test_no_path_leads_to_a_file(echo, path) -> None:
-    assert said(echo, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0] in (404, 405)
+    assert said(echo, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")[0] in (404, 405)

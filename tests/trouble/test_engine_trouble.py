@@ -17,7 +17,7 @@ ENDLESS = {"prompt": "abc", "max_tokens": 3000, "ignore_eos": True, "stream": Tr
 @pytest.fixture
 def echo() -> Iterator[Served]:
     """A server of its own for each test: after a death in a row the next start waits. A short progress deadline, for tests that stop the engine."""
-    with serving("echo", "--progress-deadline", "2") as served:
+    with serving("echo", "--progress-deadline", "4") as served:
         yield served
 
 

@@ -21,6 +21,15 @@ OPERATIONS = {
 }
 
 
+def need_exporter() -> None:
+    """Raises UserInputError where the packages are missing: said before a model is loaded."""
+    try:
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.trace  # noqa: F401
+    except ImportError:
+        raise UserInputError("--otlp-traces-endpoint: needs OpenTelemetry (pip install headwater[otel])", "otlp_traces_endpoint") from None
+
+
 class Traces:
     """A sink of finished requests. provider: an OpenTelemetry TracerProvider; clock: the recorder's."""
 
@@ -39,15 +48,12 @@ class Traces:
     @staticmethod
     def exporting(endpoint: str, model: str) -> Traces:
         """Sends spans in batches, by OTLP over HTTP, to `endpoint` (`http://localhost:4318/v1/traces`)."""
-        try:
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.resources import Resource
-            from opentelemetry.sdk.trace import TracerProvider
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        except ImportError:
-            raise UserInputError(
-                "--otlp-traces-endpoint: OpenTelemetry is not installed (pip install headwater[otel])", "otlp_traces_endpoint",
-            ) from None
+        need_exporter()
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
         provider = TracerProvider(resource=Resource.create({"service.name": "headwater", "service.version": __version__}))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
         return Traces(provider, model)

@@ -44,8 +44,8 @@ def create_app(front: Front, settings: ServeSettings) -> FastAPI:
     for module in modules:
         app.include_router(module.router)
     app.state.routes = [route for module in modules for route in module.router.routes]
-    app.add_middleware(Gate, settings=settings)
     app.add_middleware(SameSite, hosts=settings.allowed_hosts, cors=settings.cors)
+    app.add_middleware(Gate, settings=settings)
     add_access(app, settings)
     if settings.cors:
         from starlette.middleware.cors import CORSMiddleware

@@ -58,6 +58,10 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
     logs.configure(settings.log_format)
     if settings.host not in ("127.0.0.1", "localhost", "::1") and not settings.api_keys:
         log.warning("listening beyond loopback without --api-key: anybody who can reach this address can use the model")
+    if settings.otlp_traces_endpoint:
+        from headwater.obs.traces import need_exporter
+
+        need_exporter()
     sock = listen(settings.host, settings.port)
     try:
         asyncio.run(_serve(spec, settings, sock))
