@@ -37,8 +37,8 @@ class ModelForward:
         kernels = "numpy" if self._plain else signature()
         self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens)
         if select is not None:                                      # where prompts select too, all keys and values carry the policy's name
-            tag = {"identity": f"{self.caps.identity}/{attend}"} if select.everywhere else {"attend": attend}
-            self.caps = replace(self.caps, **tag)
+            everywhere = select.everywhere
+            self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}") if everywhere else replace(self.caps, attend=attend)
         full = next((i for i, g in enumerate(spec.groups) if g.kind == "full"), None)
         self.index = None if select is None or full is None else IndexPool(select, full, spec.groups[full], blocks[full], context)
 
