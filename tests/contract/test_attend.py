@@ -19,6 +19,8 @@ SMALL = {                                  # small zones, so that short prompts 
     "quest": "quest:retrieve=0.1,local=16,segment=256,dense_layers=1",
     "wave": "wave:retrieve=0.05,estimate=0.3,local=16,segment=256,iterations=3",
 }
+EVERYWHERE = {"blasst": "blasst:threshold=0.2"}      # prompts too: their keys and values are shared under the policy's name only
+ALL = SMALL | EVERYWHERE
 FULL = {"window": "window:window=4096", "quest": "quest:retrieve=1,segment=256,local=16", "wave": "wave:retrieve=1,segment=256,local=16"}
 PROMPT, NEW = 534, 12                      # the second segment is complete at 512, and selected from 527 on
 
@@ -50,7 +52,7 @@ def drawn(llm: LLM, ids, seed: int = 0, new: int = NEW, **more) -> list[tuple[in
 
 
 def test_every_lossy_resident_is_tested_here() -> None:
-    assert sorted(residents("attend")) == sorted([*SMALL, "dense"])
+    assert sorted(residents("attend")) == sorted([*ALL, "dense"])
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -67,9 +69,9 @@ def test_at_full_budget_answers_are_the_dense_ones(models, name: str) -> None:
     assert drawn(models(FULL[name]), prompt(2)) == drawn(models("dense"), prompt(2))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ALL)
 def test_cold_and_warm_answers_are_the_same_also_for_the_next_turn(models, name: str) -> None:
-    llm, ids = models(SMALL[name]), prompt(3)
+    llm, ids = models(ALL[name]), prompt(3)
     turn = drawn(llm, ids, new=40, cache_salt="warm")
     assert drawn(llm, ids, new=40, cache_salt="warm") == turn
     following = np.concatenate([ids, [t for t, _ in turn], prompt(4, 9)]).astype(np.int32)
@@ -85,9 +87,9 @@ def test_what_a_selective_query_wrote_serves_nobody(models, name: str) -> None:
     assert PROMPT - 16 <= answer.usage.cached <= PROMPT
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ALL)
 def test_forked_anywhere_is_linear(models, name: str) -> None:
-    llm, ids = models(SMALL[name]), prompt(6)
+    llm, ids = models(ALL[name]), prompt(6)
     linear = drawn(llm, ids, cache_salt="linear")
     for cut in (100, 256, 511, 513, 530):
         trunk = np.concatenate([ids[:cut], prompt(cut, 30)])
@@ -96,17 +98,17 @@ def test_forked_anywhere_is_linear(models, name: str) -> None:
         llm._offline.release(held)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ALL)
 def test_chunked_is_whole(models, name: str) -> None:
-    assert drawn(models(SMALL[name], step_tokens=61), prompt(7)) == drawn(models(SMALL[name]), prompt(7), cache_salt="whole")
+    assert drawn(models(ALL[name], step_tokens=61), prompt(7)) == drawn(models(ALL[name]), prompt(7), cache_salt="whole")
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ALL)
 def test_preempted_and_crowded_is_undisturbed(models, smollm2: Path, name: str) -> None:
     prompts = [prompt(20 + i, int(n)) for i, n in enumerate(np.random.default_rng(8).integers(520, 545, 3))]
-    alone = [drawn(models(SMALL[name]), p, i, 60, cache_salt="alone") for i, p in enumerate(prompts)]
-    per_token = models(SMALL[name]).engine.executor.caps().spec.bytes_per_token
-    small = LLM(smollm2, attend=SMALL[name], kv_memory=71 * 16 * per_token, context=640)
+    alone = [drawn(models(ALL[name]), p, i, 60, cache_salt="alone") for i, p in enumerate(prompts)]
+    per_token = models(ALL[name]).engine.executor.caps().spec.bytes_per_token
+    small = LLM(smollm2, attend=ALL[name], kv_memory=71 * 16 * per_token, context=640)
     params = [SamplingParams(max_tokens=60, temperature=0.9, seed=i, logprobs=0, ignore_eos=True) for i in range(3)]
     answers = small._offline.run([GenerateRequest(p, s) for p, s in zip(prompts, params, strict=True)])
     assert [[(e.token, e.logprob) for e in a.choices[0].logprobs] for a in answers] == alone
@@ -114,10 +116,10 @@ def test_preempted_and_crowded_is_undisturbed(models, smollm2: Path, name: str) 
     assert small.engine.scheduler.check(full=True) == []
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ALL)
 def test_guessed_tokens_keep_the_bits(models, name: str) -> None:
     ids = np.tile(prompt(9, 60), 9)[:PROMPT]
-    assert drawn(models(SMALL[name], draft="ngram"), ids, new=40) == drawn(models(SMALL[name]), ids, new=40)
+    assert drawn(models(ALL[name], draft="ngram"), ids, new=40) == drawn(models(ALL[name]), ids, new=40)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -128,6 +130,15 @@ def test_a_state_saved_by_the_dense_engine_goes_on_under_a_policy(models, name: 
     llm = models(SMALL[name])
     with llm.load_state(tmp_path / "trunk.state") as loaded:
         assert drawn(llm, ids, parent=loaded.request_id, parent_pos=len(loaded)) == drawn(llm, ids, cache_salt="computed")
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_states_of_a_policy_for_prompts_and_of_dense_are_strangers(models, name: str, tmp_path: Path) -> None:
+    with models("dense").state(prompt(11, 40)) as state:
+        state.save(tmp_path / "trunk.state")
+    with pytest.raises(UserInputError, match="identity"):
+        models(EVERYWHERE[name]).load_state(tmp_path / "trunk.state")
+    assert drawn(models(EVERYWHERE[name]), prompt(11)) != drawn(models("dense"), prompt(11))
 
 
 def test_the_index_is_counted_in_the_memory_plan(models) -> None:

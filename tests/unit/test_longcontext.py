@@ -69,7 +69,7 @@ def test_the_grid_names_every_method_at_every_budget_that_it_can_meet() -> None:
 
 
 def test_policies_that_read_everything_are_left_out() -> None:
-    assert list(policies_of(["dense", "wave:retrieve=1", "wave", "window:window=99"])) == ["wave", "window:window=99"]
+    assert list(policies_of(["dense", "wave:retrieve=1", "blasst", "wave", "window:window=99"])) == ["wave", "window:window=99"]
 
 
 def test_log_probabilities_sum_to_one() -> None:
@@ -100,4 +100,6 @@ def test_scores_on_a_real_model(smollm2: Path) -> None:
     assert rows["full"]["kl"] < 2e-3           # every cluster is read; another order of sums flips roundings of the 8-bit activations
     assert 0 < rows["wave:segment=256,retrieve=0.2"]["kl"] < rows["window:window=200"]["kl"]
     assert rows["window:window=200"]["bytes"] == pytest.approx(204 / 1330, rel=0.03)
+    dense, none, some_left = bench.prefills(1300, 1, (1e-30, 0.5))
+    assert dense["values"] == none["values"] and none["left_out"] == [0] and 0 < some_left["left_out"][0] < 1
     assert 0.2 < rows["wave:segment=256,retrieve=0.2"]["bytes"] < 0.6

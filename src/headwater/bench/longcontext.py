@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,9 @@ class Trunk:
         self.tables = [np.arange(blocks, dtype=np.int32)[None] for _ in self.kv.groups]
         self.blocks = blocks
 
-    def prefill(self, tokens: np.ndarray) -> float:
-        """Compute the document densely; seconds."""
-        self.forward.index = None
+    def prefill(self, tokens: np.ndarray, spec: SelectSpec | None = None) -> float:
+        """Compute the document, densely or by a policy for prompts; seconds."""
+        self.choose(spec)
         began = time.perf_counter()
         for at in range(0, len(tokens), 512):
             self._hidden(tokens[at : at + 512], at, reads=False)
@@ -223,6 +223,26 @@ class Bench:
                          "kl_standard_error": float(np.std(kl) / np.sqrt(len(kl))), "agree": float(np.mean(agree)), "seconds": took})
         return rows
 
+    def prefills(self, length: int, documents: int, thresholds: Sequence[float]) -> list[dict[str, Any]]:
+        """Prefill with chunks left out (blasst) against dense: seconds in turns, what was left out, mean KL over the text that follows."""
+        trunk = Trunk(self.model, length)
+        specs: dict[str, SelectSpec | None] = {"dense": None}
+        specs |= {f"blasst:threshold={t:g}": build("attend", f"blasst:threshold={t}").selection() for t in thresholds}
+        rows: dict[str, dict[str, Any]] = {n: {"length": length, "policy": n, "seconds": [], "left_out": [], "values": []} for n in specs}
+        for d in range(documents):
+            document = make_document(self.text, self.encode, length, seed=1000 * length + d)
+            truth = np.zeros(0)
+            for name, spec in specs.items():                        # dense comes first
+                self.tell(f"{length:,} tokens, document {d + 1} of {documents}: {name}")
+                rows[name]["seconds"].append(trunk.prefill(document.tokens, spec))
+                if trunk.forward.index is not None:
+                    seen, left = trunk.forward.index.stats[:2].tolist()
+                    rows[name]["left_out"].append(left / seen)
+                got = log_softmax(trunk.logits(document.following))
+                truth = got if spec is None else truth
+                rows[name]["values"] += (np.exp(truth) * (truth - got)).sum(1).tolist()
+        return list(rows.values())
+
     def timed(self, length: int, policies: dict[str, SelectSpec], rounds: int = 12) -> dict[str, list[float]]:
         """Seconds of decoding steps at the end of a document, policies and dense taking turns in every round."""
         trunk = Trunk(self.model, length)
@@ -260,11 +280,11 @@ def points(score: Score, tasks: list[str]) -> float:
 
 
 def policies_of(specs: list[str]) -> dict[str, SelectSpec]:
-    """Residents by their command-line specs; dense ones and those that never select are left out."""
+    """Residents by their command-line specs; dense ones, those that never select and those for prompts are left out."""
     out = {}
     for spec in specs:
         select = build("attend", spec).selection()
-        if select is not None and select.first_selective < NEVER:
+        if select is not None and select.first_selective < NEVER and not select.everywhere:
             out[spec] = select
     return out
 
@@ -346,4 +366,17 @@ def formats_table(rows: list[dict[str, Any]], title: str) -> Any:
     for r in rows:
         table.add_row(f"{r['length']:,}", r["format"], f"{r['bytes_per_token']:,}", f"{r['kl']:.5f}", f"{r['kl_standard_error']:.5f}",
                       f"{r['agree']:.3f}", f"{1000 * statistics.median(r['seconds']):.1f}")
+    return table
+
+
+def prefills_table(rows: list[dict[str, Any]], title: str) -> Any:
+    """A rich table of `Bench.prefills`."""
+    from rich.table import Table
+
+    table = Table("tokens", "policy", "left out", "KL", "seconds", "x dense", title=title)
+    for r in rows:
+        dense = next(d for d in rows if d["length"] == r["length"] and d["policy"] == "dense")
+        faster = statistics.median(b / a for a, b in zip(r["seconds"], dense["seconds"], strict=True))
+        table.add_row(f"{r['length']:,}", r["policy"], f"{100 * float(np.mean(r['left_out'] or [0])):.1f} %", f"{float(np.mean(r['values'])):.5f}",
+                      f"{statistics.median(r['seconds']):.2f}", f"{faster:.2f}")
     return table

@@ -411,6 +411,7 @@ def longcontext(
     kv: str = typer.Option("f16", "--kv", help="KV format."),
     text: Path = typer.Option(None, "--text", help="Plain text to cut documents from; default: that of the package aiperf."),
     formats: bool = typer.Option(False, "--formats", help="Instead: cache formats against f16."),
+    prefill: bool = typer.Option(False, "--prefill", help="Instead: prefill with chunks left out (blasst) against dense."),
     quick: bool = typer.Option(False, "--quick", help="One document per length, budgets 0.2 and 0.5 only."),
     json: Path = JSON,
     picture: Path = typer.Option(None, "--picture", help="Write KL over bytes read to this file (needs headwater[plots])."),
@@ -420,7 +421,7 @@ def longcontext(
 
     from rich.console import Console
 
-    from headwater.bench.longcontext import BUDGETS, Bench, draw, find_text, formats_table, grid, policies_of, row, table_of
+    from headwater.bench.longcontext import BUDGETS, Bench, draw, find_text, formats_table, grid, policies_of, prefills_table, row, table_of
     from headwater.bench.report import environment
     from headwater.engine.build import EngineSpec, load_text
     from headwater.model.catalog import resolve
@@ -434,14 +435,16 @@ def longcontext(
         bench = Bench(loaded, load_text(EngineSpec(model)).tokenizer, body, status.update)
         for n in length if formats else ():
             rows += bench.formats(n, 1 if quick else documents)
-        for n in length if not formats else ():
+        for n in length if prefill else ():
+            rows += bench.prefills(n, 1 if quick else documents, (0.001, 0.01, 0.1))
+        for n in length if not formats and not prefill else ():
             policies = chosen or grid(n, (0.2, 0.5) if quick else BUDGETS)
             scores = bench.run(n, 1 if quick else documents, policies)
             status.update(f"{n:,} tokens: seconds")
             seconds = bench.timed(n, policies, 6 if quick else 12)
             rows += [row(s, scores[0], n) | {"seconds": seconds[s.policy]} for s in scores]
-    Console().print(formats_table(rows, model) if formats else table_of(rows, model))
+    Console().print((formats_table if formats else prefills_table if prefill else table_of)(rows, model))
     if json:
         json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
-    if picture and not formats:
+    if picture and not formats and not prefill:
         draw(rows, picture)

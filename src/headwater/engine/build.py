@@ -282,9 +282,9 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
 def build_attend(spec: str, kv: KVSpec) -> SelectSpec | None:
     """What a resident of the room `attend` asks of the kernels; None = everything is read. Raises UserInputError for models that it cannot serve."""
     select: SelectSpec | None = registry.build("attend", spec).selection()
-    if select is not None and not kv.can_cut:
+    if select is not None and not select.everywhere and not kv.can_cut:
         raise UserInputError(f"--attend {spec}: this model has sliding windows or recurrent states; only dense is served for it", "attend")
-    if select is not None and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
+    if select is not None and not select.everywhere and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
         raise UserInputError(f"--attend {spec}: the model's heads are {kv.groups[0].head_dim} wide; a multiple of {BLOCK_TOKENS} is needed", "attend")
     return select
 

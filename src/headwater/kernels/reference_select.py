@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.kernels.ops import Attend
-from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
+from headwater.kernels.program import BLOCK_TOKENS, CHUNK_TOKENS, KVArrays, Step
 from headwater.kernels.reference_attention import attend as attend_densely
 from headwater.kernels.reference_attention import gather_kv
-from headwater.kernels.select import QUEST, WINDOW, Selection, SelectSpec
+from headwater.kernels.select import BLASST, QUEST, WINDOW, Selection, SelectSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ def select_one(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.nda
     """One query of one kv head: q [group, head_dim], already scaled; keys, values [p + 1, head_dim] -> [group, head_dim]."""
     n = len(keys)
     end = spec.indexed_end(n - 1)
+    if spec.kind == BLASST:
+        return _blasst(spec, q, keys, values)
     if spec.kind == WINDOW:
         start = max(n - spec.local, min(spec.sinks, n))
         parts = [_exact(q, keys[: min(spec.sinks, n)], values[: min(spec.sinks, n)]), _exact(q, keys[start:], values[start:])]
@@ -88,6 +90,20 @@ def select_one(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.nda
     scores = np.concatenate([s for s, _ in parts], axis=1)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights @ np.concatenate([v for _, v in parts]) / weights.sum(1, keepdims=True)
+
+
+def _blasst(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Chunks whose best weight is below `threshold` of the best of the chunks that count before them are left out (2512.12087)."""
+    scores = q @ keys.T
+    for row in scores:
+        top = -np.inf
+        for c in range(0, len(row), CHUNK_TOKENS):
+            best = row[c : c + CHUNK_TOKENS].max()
+            if best < top + np.log(spec.threshold):
+                row[c : c + CHUNK_TOKENS] = -np.inf
+            top = max(top, best)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    return weights @ values / weights.sum(1, keepdims=True)
 
 
 def _quest(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,18 +14,19 @@ import numpy as np
 
 from headwater.kernels.program import BLOCK_TOKENS
 
-WINDOW, QUEST, WAVE = 1, 2, 3            # numbers of csrc/attend/select.h
+WINDOW, QUEST, WAVE, BLASST = 1, 2, 3, 4      # numbers of csrc/attend/select.h
 NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SelectSpec:
-    """kind: WINDOW, QUEST or WAVE. sinks: first positions that are always read. local: WINDOW: newest positions that are read; else the least
+    """kind: WINDOW, QUEST, WAVE or BLASST. sinks: first positions that are always read. local: WINDOW: newest positions that are read; else the least
     number of newest positions that no index covers. segment: positions indexed together and alone. centroid: positions per cluster (WAVE).
 
     iterations: rounds of k-means. dense_layers: first layers that read everything. retrieve: share of clusters (WAVE) or pages (QUEST) that
     are read. estimate: share of clusters that are estimated from their summaries. second: weight of the variance in an estimate, 0 = none.
-    force: select at full budget too, where reading everything is the same (for tests of the merge).
+    threshold: BLASST, which holds for prompts too: a chunk of 256 positions whose largest weight is below this share of the largest so far
+    is left out. force: select at full budget too, where reading everything is the same (for tests of the merge).
     """
 
     kind: int
@@ -38,7 +39,17 @@ class SelectSpec:
     retrieve: float = 0.0
     estimate: float = 0.0
     second: float = 0.0
+    threshold: float = 0.0
     force: bool = False
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether prompts are read selectively too: then all keys and values carry the policy's name, and may be shared under it."""
+        return self.kind == BLASST
+
+    @property
+    def indexed(self) -> bool:
+        return self.kind in (QUEST, WAVE)
 
     @property
     def vectors(self) -> int:
@@ -47,12 +58,12 @@ class SelectSpec:
 
     def indexed_end(self, position: int) -> int:
         """First position that no index covers for a query at `position`."""
-        return 0 if self.kind == WINDOW else max(0, (position + 1 - self.local) // self.segment * self.segment)
+        return 0 if not self.indexed else max(0, (position + 1 - self.local) // self.segment * self.segment)
 
     @property
     def first_selective(self) -> int:
         """The first position whose query does not read everything; queries before it take the dense path."""
-        if self.force:
+        if self.force or self.kind == BLASST:
             return 0
         if self.kind == WINDOW:
             return self.sinks + self.local
@@ -61,7 +72,7 @@ class SelectSpec:
     def index_bytes(self, head_dim: int, block_bytes: int) -> int:
         """Bytes of one segment's index for one kv head of one layer; block_bytes: of one kv head of one block of keys."""
         matrix = 2 * self.vectors * head_dim
-        if self.kind == WINDOW:
+        if not self.indexed:
             return 0
         if self.kind == QUEST:
             return 2 * matrix
@@ -76,7 +87,7 @@ class Selection:
 
     index uint8[layers - dense_layers, slots, kv_heads, bytes]; table int32[rows, segments]: slot of each segment of a row, -1 = none;
     builds int32[n, 3]: (row, segment, slot) to fill in this step. stats int64[4], added to, over (query, kv head): how many, positions
-    read, index vectors scanned, clusters estimated.
+    read, index vectors scanned, clusters estimated; BLASST: over (query, head, chunk) computed and left out.
     """
 
     spec: SelectSpec

@@ -13,7 +13,7 @@ import numpy as np
 
 from headwater.core.kvspec import BLOCK_TOKENS, CacheGroup
 from headwater.kernels.program import Step
-from headwater.kernels.select import WINDOW, Selection, SelectSpec
+from headwater.kernels.select import Selection, SelectSpec
 from headwater.worker.kvpool import lazy_array
 
 NO_BUILDS = np.zeros((0, 3), np.int32)
@@ -33,7 +33,7 @@ class IndexPool:
         self.stats = np.zeros(4, np.int64)
         self.built = 0
         self._maps: list[mmap.mmap] = []
-        slots = 0 if spec.kind == WINDOW else index_slots(spec, blocks, context)
+        slots = index_slots(spec, blocks, context) if spec.indexed else 0
         size = spec.index_bytes(shape.head_dim, shape.head_bytes_per_block)
         layers = max(shape.layers - spec.dense_layers, 0) if slots else 0
         self.index = lazy_array((layers, slots, shape.kv_heads, size), np.uint8, self._maps)
@@ -58,7 +58,7 @@ class IndexPool:
         start = step.positions[step.row_start[:-1][rows]]
         end = start + counts[rows]
         until = np.maximum(step.border, self.spec.first_selective).astype(np.int32)
-        if self.spec.kind == WINDOW:
+        if not self.spec.indexed:
             return Selection(self.spec, self.group, until, self.index, np.full((len(counts), 0), -1, np.int32), NO_BUILDS, self.stats)
         self._now += 1
         for row, a, b in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from headwater.core.errors import UserInputError
@@ -33,7 +35,10 @@ class ModelForward:
         self._pool = KVPool(spec, blocks, slots)
         formats = "+".join(g.format for g in spec.groups)
         kernels = "numpy" if self._plain else signature()
-        self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens, attend if select else "")
+        self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens)
+        if select is not None:                                      # where prompts select too, all keys and values carry the policy's name
+            everywhere = select.everywhere
+            self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}") if everywhere else replace(self.caps, attend=attend)
         full = next((i for i, g in enumerate(spec.groups) if g.kind == "full"), None)
         self.index = None if select is None or full is None else IndexPool(select, full, spec.groups[full], blocks[full], context)
 

@@ -133,7 +133,8 @@ int64_t chunk_cost(const AttendTile& tile) { return tile.rows + 4; }  // the ari
 int64_t make_tasks(const std::vector<AttendTile>& tiles, const AttendJob& job, int threads, std::vector<Task>& tasks, int& merges) {
   int64_t total = 0, floats = 0;
   for (const AttendTile& tile : tiles) total += chunk_cost(tile) * (tile.chunk_hi - tile.chunk_lo) * job.spec.kv_heads;
-  const int64_t most = threads == 1 ? INT64_MAX : std::max<int64_t>(1, total / (4 * threads));
+  // what is left out depends on the chunks before: one task then walks all of them
+  const int64_t most = threads == 1 || job.skip < 0 ? INT64_MAX : std::max<int64_t>(1, total / (4 * threads));
   merges = 0;
   for (size_t t = 0; t < tiles.size(); ++t) {
     const AttendTile& tile = tiles[t];
@@ -197,11 +198,11 @@ float* thread_scratch(int slot, size_t floats) {
 
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
                      const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
-                     const int32_t* until) {
+                     const int32_t* until, float skip, int64_t* stats) {
   check_shapes(step, kv, spec);
   if (step.n_tokens == 0) return;
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
-                      (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim)};
+                      (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim), skip, stats};
   std::vector<RowSpan> spans = spans_of(step, kv, spec);
   store(pool, job);
   if (until) {

@@ -161,6 +161,26 @@ inline void add_values(const AttendJob& job, const Work& w, int r, int n, const 
   for (int i = r; i < r + n && common_hi < slab.j1; ++i) alone(i, common_hi, slab.j1);
 }
 
+// Rows whose best score in this chunk lies too far below their best so far (BLASST, 2512.12087): their weights are not computed, their sum is 0.
+inline void leave_out(const AttendJob& job, const Work& w, int r0, int r1, bool* out) {
+  int64_t all = 0, left = 0;
+  for (int r = r0; r < r1; ++r) {
+    if (w.lo[r] == w.hi[r]) continue;
+    ++all;
+    out[r - r0] = w.state_sum[r] != 0.0f && w.top[r] < w.state_top[r] + job.skip;
+    left += out[r - r0];
+  }
+  if (!job.stats) return;
+  __atomic_fetch_add(job.stats, all, __ATOMIC_RELAXED);
+  __atomic_fetch_add(job.stats + 1, left, __ATOMIC_RELAXED);
+}
+
+inline bool all_out(const bool* out, int n) {
+  for (int i = 0; i < n; ++i)
+    if (!out[i]) return false;
+  return true;
+}
+
 // The partial of rows [r0, r1), whose blocks in this chunk are the same, over blocks [b0, b1) of the chunk.
 template <class Source>
 inline void partial_group(const AttendJob& job, const Work& w, int r0, int r1, const char* const* keys, const char* const* values, int b0, int b1) {
@@ -171,14 +191,19 @@ inline void partial_group(const AttendJob& job, const Work& w, int r0, int r1, c
     for (int r = r0; r < stop; ++r) {
       if (w.lo[r] < w.hi[r]) w.top[r] = peak_of(w.scores + (r - r0) * kScoreStride, w.lo[r], w.hi[r], job.spec.softcap);
     }
+    bool out[kScoreRows] = {};
+    if (job.skip < 0) leave_out(job, w, r0, stop, out);
     for (int r = r0; r < stop; ++r) {
-      w.sum[r] = w.lo[r] < w.hi[r] ? soften(w.scores + (r - r0) * kScoreStride, w.lo[r], w.hi[r], w.top[r]) : 0.0f;
+      const bool counts = w.lo[r] < w.hi[r] && !out[r - r0];
+      w.sum[r] = counts ? soften(w.scores + (r - r0) * kScoreStride, w.lo[r], w.hi[r], w.top[r]) : 0.0f;
     }
     std::memset(w.acc + static_cast<int64_t>(r0) * job.padded, 0, static_cast<size_t>(stop - r0) * static_cast<size_t>(job.padded) * sizeof(float));
     for (int j = b0 * kLanes / kHalf * kHalf; j < b1 * kLanes; j += kHalf) {
       for (int c = 0; c < job.padded; c += kSlabChannels) {
         const Slab slab{values, stride, j, j + kHalf, c, c + kSlabChannels < job.padded ? c + kSlabChannels : job.padded};
         for (int r = r0; r < stop; r += kRegisterRows) {
+          const int n = r + kRegisterRows < stop ? kRegisterRows : stop - r;
+          if (job.skip < 0 && all_out(out + (r - r0), n)) continue;
           add_values<Source>(job, w, r, r + kRegisterRows < stop ? kRegisterRows : stop - r, w.scores + (r - r0) * kScoreStride, slab);
         }
       }

@@ -2,6 +2,7 @@
 #include "attend/select.h"
 
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -49,6 +50,10 @@ void attend_selected(ThreadPool& pool, const Step& step, const KVGroup& kv, cons
                      int64_t q_stride, const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride) {
   if (spec.window > 0 || spec.softcap > 0 || !spec.causal || spec.layer < sel.spec.dense_layers) {
     return attend_with_lse(pool, step, kv, spec, q, q_stride, k, k_stride, v, v_stride, out, out_stride, nullptr);
+  }
+  if (sel.spec.kind == kBlasst) {
+    const auto skip = static_cast<float>(std::log2(sel.spec.threshold));
+    return attend_with_lse(pool, step, kv, spec, q, q_stride, k, k_stride, v, v_stride, out, out_stride, nullptr, nullptr, skip, sel.stats);
   }
   std::vector<SelectQuery> queries;
   for (int r = 0; r < step.n_rows; ++r) {

@@ -9,7 +9,7 @@
 
 namespace hw {
 
-enum SelectKind : int { kWindow = 1, kQuest = 2, kWave = 3 };
+enum SelectKind : int { kWindow = 1, kQuest = 2, kWave = 3, kBlasst = 4 };
 
 struct SelectSpec {
   int kind = 0;
@@ -22,6 +22,7 @@ struct SelectSpec {
   double retrieve = 0;   // share of clusters or pages that are read
   double estimate = 0;   // wave: share of clusters that are estimated
   double second = 0;     // wave: weight of the variance in an estimate
+  double threshold = 0;  // blasst: chunks whose best weight is below this share of the best so far are left out, in every query
 
   int vectors() const { return segment / (kind == kQuest ? kBlockTokens : centroid); }  // clusters or pages of a segment
 };
@@ -36,7 +37,7 @@ struct Selection {
   int table_width = 0;
   const int32_t* builds = nullptr;       // [n_builds][3]: row, segment, slot to fill in this step
   int n_builds = 0;
-  int64_t* stats = nullptr;              // [4] of (query, kv head): how many, positions read, index vectors scanned, clusters estimated
+  int64_t* stats = nullptr;              // [4] of (query, kv head): how many, positions read, index vectors scanned, clusters estimated; blasst: see AttendJob
 };
 
 // Where the parts of a slot lie, in bytes from its start, for one kv head.
@@ -71,7 +72,7 @@ struct SelectQuery {
 
 // First position that the index does not cover for a query at `position`.
 static inline int indexed_end(const SelectSpec& s, int position) {
-  return s.kind == kWindow || position + 1 < s.local ? 0 : (position + 1 - s.local) / s.segment * s.segment;
+  return s.kind == kWindow || s.kind == kBlasst || position + 1 < s.local ? 0 : (position + 1 - s.local) / s.segment * s.segment;
 }
 
 static inline uint8_t* index_slot(const AttendJob& job, const Selection& sel, int64_t slot_bytes, int slot, int kv_head) {

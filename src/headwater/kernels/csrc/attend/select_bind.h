@@ -43,13 +43,16 @@ inline BoundSelection bind_selection(nanobind::handle from, int n_rows, const KV
   s.retrieve = field<double>(spec, "retrieve");
   s.estimate = field<double>(spec, "estimate");
   s.second = field<double>(spec, "second");
-  want(s.kind >= kWindow && s.kind <= kWave, "unknown kind");
+  s.threshold = field<double>(spec, "threshold");
+  want(s.kind >= kWindow && s.kind <= kBlasst, "unknown kind");
+  want(s.kind != kBlasst || (s.threshold > 0 && s.threshold < 1), "threshold must lie between 0 and 1");
+  const bool indexed = s.kind == kQuest || s.kind == kWave;
   want(s.local > 0 && s.dense_layers >= 0 && s.sinks >= 0 && s.segment > 0 && s.segment % (kBlockTokens * kBlockTokens) == 0 && s.segment <= 1 << 15,
        "segment must be a multiple of 256 up to 32,768");
-  want(s.kind == kWindow || s.sinks <= s.segment / 2, "sinks must fit half a segment");
+  want(!indexed || s.sinks <= s.segment / 2, "sinks must fit half a segment");
   want(s.centroid > 0 && s.segment % s.centroid == 0 && s.vectors() % kBlockTokens == 0 && s.vectors() <= kChunkTokens,
        "a segment must have 16 to 256 clusters or pages, in sixteens");
-  want(kv.head_dim % kBlockTokens == 0, "head_dim must be a multiple of 16");
+  want(!indexed || kv.head_dim % kBlockTokens == 0, "head_dim must be a multiple of 16");
   b.exact_until = field<decltype(b.exact_until)>(from, "exact_until");
   b.index = field<decltype(b.index)>(from, "index");
   b.table = field<decltype(b.table)>(from, "table");
@@ -58,12 +61,12 @@ inline BoundSelection bind_selection(nanobind::handle from, int n_rows, const KV
   want(static_cast<int>(b.exact_until.shape(0)) >= n_rows && static_cast<int>(b.table.shape(0)) >= n_rows, "has fewer rows than the step");
   want(b.builds.shape(1) == 3 && b.stats.shape(0) == 4, "builds must be int32[n, 3] and stats int64[4]");
   const IndexLayout layout(s, kv.format, kv.head_dim);
-  want(s.kind == kWindow || (static_cast<int>(b.index.shape(0)) >= kv.layers - s.dense_layers && static_cast<int>(b.index.shape(2)) == kv.kv_heads &&
+  want(!indexed || (static_cast<int>(b.index.shape(0)) >= kv.layers - s.dense_layers && static_cast<int>(b.index.shape(2)) == kv.kv_heads &&
                              static_cast<int64_t>(b.index.shape(3)) == layout.bytes),
        "the index was made for another cache");
   b.view.exact_until = b.exact_until.data();
   b.view.index = b.index.data();
-  b.view.slots = s.kind == kWindow ? 0 : static_cast<int64_t>(b.index.shape(1));
+  b.view.slots = !indexed ? 0 : static_cast<int64_t>(b.index.shape(1));
   b.view.table = b.table.data();
   b.view.table_width = static_cast<int>(b.table.shape(1));
   b.view.builds = b.builds.data();
