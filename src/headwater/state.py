@@ -120,7 +120,7 @@ class State:
         """
         engine = self._offline.engine
         arrays = _export(self._offline, self) if engine.executor.caps().spec.can_cut else []
-        meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": repr(engine.executor.caps().spec)}
+        meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": engine.executor.caps().spec.layout}
         with Path(path).open("wb") as f:
             parts: dict[str, Any] = {f"part{i}": a for i, a in enumerate(arrays)}
             np.savez(f, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), tokens=self.tokens, **parts)
@@ -194,7 +194,7 @@ def load_state(offline: Offline, path: Path) -> State:
         raise UserInputError(f"{path}: no such file", str(path)) from None
     except (OSError, ValueError, KeyError, TypeError, MemoryError, EOFError, zipfile.BadZipFile) as e:
         raise FormatError(f"{path}: not a saved state, or damaged ({type(e).__name__}: {e})", str(path)) from None
-    for name, theirs, ours in (("format", version, FORMAT), ("identity", identity, caps.identity), ("KV layout", spec, repr(caps.spec))):
+    for name, theirs, ours in (("format", version, FORMAT), ("identity", identity, caps.identity), ("KV layout", spec, caps.spec.layout)):
         if theirs != ours:
             raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute it again from its tokens", str(path))
     if tokens.ndim != 1 or tokens.dtype != np.int32 or not 0 < len(tokens) <= caps.context or tokens.min() < 0 or tokens.max() >= caps.vocabulary:

@@ -66,7 +66,7 @@ def test_ttft_of_a_lone_request_is_the_cost_of_its_prompt() -> None:
     n = int(trace.prompt[0])
     from headwater.core.plan import StepFeatures
 
-    assert report.figures.ttft["p50"] == pytest.approx(LinearCost().step_seconds(StepFeatures(n, 1, 1, n * (n + 1) // 2)))
+    assert report.figures.ttft["p50"] == pytest.approx(LinearCost().step_seconds(StepFeatures(n, 1, 1, n * (n + 1) // 2, 0, n)))
 
 
 def test_shared_prompts_raise_the_hit_rate() -> None:
@@ -98,8 +98,9 @@ def log_lines(n: int = 300) -> list[str]:
         rows = int(rng.integers(1, 9))
         tokens = rows + int(rng.choice([0, 0, 100, 400]))
         kv = tokens * int(rng.integers(10, 900))
-        seconds = 2e-3 + 5e-4 * tokens + 1e-5 * rows + 2e-8 * kv
-        out.append(json.dumps({"step": i, "tokens": tokens, "rows": rows, "reads": rows, "kv_positions": kv, "guesses": 0,
+        held = rows * int(rng.integers(10, 900))
+        seconds = 2e-3 + 5e-4 * tokens + 1e-5 * rows + 2e-8 * kv + 1e-7 * held
+        out.append(json.dumps({"step": i, "tokens": tokens, "rows": rows, "reads": rows, "kv_positions": kv, "guesses": 0, "kv_held": held,
                                "plan_seconds": 1e-4 + 2e-6 * rows, "step_seconds": seconds, "apply_seconds": 5e-5}))
     return out
 

@@ -16,6 +16,7 @@ from headwater.decisions.annotations import Choice, Noul, Score, questions_of
 from headwater.decisions.decider import ReadValue
 from headwater.decisions.trie import OptionTrie
 from headwater.decisions.types import DecisionRequest, Option, Question, as_text
+from headwater.serve.decide.systemone import check_limits
 
 VOCABULARY = 300
 
@@ -172,6 +173,21 @@ def test_bad_input_is_refused_in_one_line_that_names_the_field(build, message: s
     with pytest.raises((UserInputError, ContextLengthError), match=message) as e:
         build()
     assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize(("state", "questions", "message"), [
+    (32_600, [1], None),
+    (32_600, [1, 400], "questions.q1: state and question are"),
+    (30_000, [1500] * 25, "state and questions are"),
+])
+def test_the_dialects_token_limits_hold_for_the_request_and_for_its_longest_question(state: int, questions: list[int], message: str | None) -> None:
+    asked = [Question(f"q{i}", "predicate", "x" * n, (Option(True, "Yes"), Option(False, "No")), f"questions.q{i}") for i, n in enumerate(questions)]
+    work = decider.plan(DecisionRequest("s" * state, asked), Bytes(), 10**6)
+    if message is None:
+        check_limits(work)
+    else:
+        with pytest.raises(ContextLengthError, match=message):
+            check_limits(work)
 
 
 def test_a_deeply_nested_state_is_refused() -> None:

@@ -12,7 +12,7 @@ from headwater.core.params import SamplingParams
 from headwater.engine.build import EngineSpec, build_front
 from headwater.engine.client import Grammar
 from headwater.engine.front import GenerateRequest
-from headwater.engine.thinking import AfterToken
+from headwater.engine.thinking import AfterThinking, Thinking
 from headwater.llm import LLM
 
 pytest.importorskip("llguidance")
@@ -96,7 +96,7 @@ class Digits:
 
 def test_a_grammar_begins_behind_the_end_of_thinking_and_can_go_back_over_it() -> None:
     inner = Digits()
-    m = AfterToken(inner, 20)
+    m = AfterThinking(inner, Thinking((20,)))
     bits = np.zeros((1, 1), np.uint32)
     assert m.accept(np.array([15, 16])) == 2
     m.fill(bits, 0)

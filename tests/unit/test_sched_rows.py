@@ -26,7 +26,7 @@ def test_rows_of_all_kinds_share_a_step() -> None:
 
 
 def test_a_long_prompt_is_chunked_and_decodes_go_on_in_every_step() -> None:
-    cost = LinearCost((0.001, 0.001, 0, 0, 0, 0, 0))
+    cost = LinearCost((0.001, 0.001, 0, 0, 0, 0, 0, 0))
     toy = Toy(cost=cost, blocks=600, sched="fcfs:seconds=0.05,idle_seconds=0.05")
     toy.arrive(request("stream", prompt(10), 200))
     toy.step()
@@ -39,7 +39,7 @@ def test_a_long_prompt_is_chunked_and_decodes_go_on_in_every_step() -> None:
 
 
 def test_a_prompt_moves_on_even_where_decodes_alone_fill_the_budget() -> None:
-    toy = Toy(cost=LinearCost((1.0, 1.0, 0, 0, 0, 0, 0)))
+    toy = Toy(cost=LinearCost((1.0, 1.0, 0, 0, 0, 0, 0, 0)))
     toy.arrive(request("stream", prompt(10), 500))
     toy.step()
     toy.arrive(request("long", prompt(500, 1), 1))

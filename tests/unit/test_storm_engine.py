@@ -129,7 +129,7 @@ def test_every_request_of_a_storm_ends_right_or_with_a_reason(kind: dict, sched:
     rng = np.random.default_rng(seed)
     engine = echo_offline(blocks=34, context=256, sched=f"{sched}:rows=16,tokens=128", **kind).engine
     faulty = engine.executor = Faulty(engine.executor, rng)  # type: ignore[assignment]
-    fates = storm(engine, workload(rng, 250, 256), rng, faulty)  # type: ignore[arg-type]
+    fates = storm(engine, workload(rng, 500, 256), rng, faulty)  # type: ignore[arg-type]
     judge(fates, engine, echo_offline(blocks=60, context=256, **kind).engine, 60)
 
 
@@ -143,5 +143,5 @@ def test_a_storm_over_a_real_model_ends_right_or_with_a_reason(smollm2: Path) ->
     small = 40 * 16 * 30 * 3 * 64 * 4                               # 40 blocks of SmolLM2's 30 layers with 3 heads of 64 channels in float16
     engine = LLM(smollm2, kv_memory=small, context=256, sched="fcfs:rows=16,tokens=128").engine
     faulty = engine.executor = Faulty(engine.executor, rng)
-    fates = storm(engine, workload(rng, 120, 49152), rng, faulty)
+    fates = storm(engine, workload(rng, 500, 49152), rng, faulty)
     judge(fates, engine, LLM(smollm2, kv_memory="32M", context=256).engine, 20)

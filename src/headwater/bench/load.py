@@ -1,28 +1,35 @@
-"""Load on a server: Poisson, constant, closed loop or a trace; percentiles of TTFT and ITL, goodput against objectives."""
+"""Load on a server: Poisson, constant, closed loop or a trace; percentiles of TTFT and ITL, goodput against objectives.
+
+A trace is replayed with its lengths, its bursts and, where it has them (Mooncake), its shared prefixes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import csv
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from headwater.core.errors import UserInputError
 
+if TYPE_CHECKING:
+    from headwater.sim.traces import Trace
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """at: seconds after the start; prompt and output in tokens."""
+    """at: seconds after the start; prompt and output in tokens. ids: the prompt itself where a trace says what is shared, else made up."""
 
     at: float
     prompt: int
     output: int
+    ids: Callable[[int], list[int]] | None = None
 
 
 @dataclass(slots=True)
@@ -50,18 +57,23 @@ def arrivals(kind: str, rate: float, count: int, prompt: int, output: int, seed:
 
 
 def from_trace(path: Path, count: int, speed: float, longest: int) -> list[Arrival]:
-    """The first `count` rows of an Azure LLM trace (TIMESTAMP, ContextTokens, GeneratedTokens), `speed` times as fast; cut to `longest`."""
-    from datetime import datetime
+    """The first `count` requests of an Azure LLM (.csv) or Mooncake (.jsonl) trace, `speed` times as fast; prompt and output are cut to `longest`.
 
-    try:
-        with path.open(newline="") as f:
-            rows = [row for _, row in zip(range(count), csv.DictReader(f), strict=False)]
-        stamps = [datetime.fromisoformat(r["TIMESTAMP"][:26]).timestamp() for r in rows]
-        lengths = [(int(r["ContextTokens"]), int(r["GeneratedTokens"])) for r in rows]
-    except (OSError, KeyError, ValueError) as e:
-        raise UserInputError(f"{path}: not a trace with TIMESTAMP, ContextTokens, GeneratedTokens ({e!r})", field=str(path)) from None
-    return [Arrival((t - stamps[0]) / speed, max(1, min(p, longest - 1)), max(1, min(o, longest - min(p, longest - 1)))) for t, (p, o) in
-            zip(stamps, lengths, strict=True)]
+    Raises UserInputError naming the line that cannot be read.
+    """
+    from headwater.sim.traces import load
+
+    trace = load(path).part(count)
+    out = []
+    for i, (at, p, o) in enumerate(zip(trace.time.tolist(), trace.prompt.tolist(), trace.output.tolist(), strict=True)):
+        p = min(p, longest - 1)
+        ids = None if trace.blocks is None else partial(_traced_ids, trace, i, p)
+        out.append(Arrival((at - float(trace.time[0])) / speed, p, max(1, min(o, longest - p)), ids))
+    return out
+
+
+def _traced_ids(trace: Trace, i: int, n: int, vocabulary: int) -> list[int]:
+    return [int(t) for t in trace.ids(i, vocabulary)[:n]]
 
 
 def need_loopback(url: str) -> None:
@@ -71,21 +83,23 @@ def need_loopback(url: str) -> None:
         raise UserInputError(f"{url}: load is sent to loopback addresses only", field="url")
 
 
-async def run(url: str, load: Sequence[Arrival], parallel: int, seed: int, progress: Any = None) -> list[Served]:
-    """Send everything, at its time; at most `parallel` at once (0 = no bound)."""
+async def run(url: str, load: Sequence[Arrival], parallel: int, seed: int, progress: Any = None, api_key: str | None = None) -> list[Served]:
+    """Send everything, at its time; at most `parallel` at once (0 = no bound). Raises UserInputError where no server answers."""
     import httpx
 
     need_loopback(url)
     gate = asyncio.Semaphore(parallel or len(load) or 1)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-    async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
-        name = (await client.get("/v1/models")).json()["data"][0]["id"]
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits, headers=headers) as client:
+        name, vocabulary = await _served_model(client, url)
         begin = time.perf_counter()
 
         async def one(i: int, a: Arrival) -> Served:
             await asyncio.sleep(max(0.0, a.at - (time.perf_counter() - begin)))
             async with gate:
-                served = await _ask(client, name, a, seed * 1_000_003 + i)
+                ids = a.ids(vocabulary) if a.ids else _made_up_ids(a.prompt, seed * 1_000_003 + i, vocabulary)
+                served = await _ask(client, name, ids, a.output)
             if progress:
                 progress()
             return served
@@ -93,39 +107,64 @@ async def run(url: str, load: Sequence[Arrival], parallel: int, seed: int, progr
         return list(await asyncio.gather(*(one(i, a) for i, a in enumerate(load))))
 
 
-async def _ask(client: Any, name: str, a: Arrival, seed: int) -> Served:
+async def _served_model(client: Any, url: str) -> tuple[str, int]:
+    """-> (name, ids that prompts are made of; servers that do not say get 40,000)."""
+    import httpx
+
+    try:
+        r = await client.get("/v1/models")
+        r.raise_for_status()
+        name = r.json()["data"][0]["id"]
+        info = await client.get("/tokenizer_info")
+        vocabulary = int(info.json()["vocab_size"]) if info.status_code == 200 else 40_000
+    except (httpx.HTTPError, ValueError, LookupError) as e:
+        raise UserInputError(f"{url}: no server that lists its models there ({e or type(e).__name__})", field="url") from None
+    return name, min(vocabulary, 40_000)
+
+
+def _made_up_ids(n: int, seed: int, vocabulary: int) -> list[int]:
     from headwater.bench.peers.protocol import prompt
 
+    ids = prompt(n, seed, 40_000)
+    return ids if vocabulary >= 40_000 else [t % min(vocabulary, 256) for t in ids]
+
+
+async def _ask(client: Any, name: str, ids: list[int], output: int) -> Served:
+    import httpx
+
     body = {
-        "model": name, "prompt": prompt(a.prompt, seed), "max_tokens": a.output, "temperature": 0, "ignore_eos": True, "stream": True,
-        "return_token_ids": True,
+        "model": name, "prompt": ids, "max_tokens": output, "temperature": 0, "ignore_eos": True, "stream": True, "return_token_ids": True,
     }
     out, begin = Served(), time.perf_counter()
-    last = begin
     try:
         async with client.stream("POST", "/v1/completions", json=body) as r:
             if r.status_code != 200:
                 out.error = f"{r.status_code}: {(await r.aread())[:200].decode('utf-8', 'replace')}"
                 return out
-            async for line in r.aiter_lines():
-                if not line.startswith("data: {"):
-                    continue
-                event = json.loads(line[6:])
-                if "error" in event:
-                    out.error = event["error"]["message"]
-                    return out
-                n = len(event["choices"][0].get("token_ids") or ()) if event["choices"] else 0
-                now = time.perf_counter()
-                if n and not out.tokens:
-                    out.ttft = now - begin
-                elif n:
-                    out.gaps += [(now - last) / n] * n
-                if n:
-                    out.tokens, last = out.tokens + n, now
-    except (OSError, ValueError, RuntimeError) as e:
+            await _time_events(r, out, begin)
+    except (httpx.HTTPError, OSError, ValueError) as e:
         out.error = f"{type(e).__name__}: {e}"
     out.total = time.perf_counter() - begin
     return out
+
+
+async def _time_events(r: Any, out: Served, begin: float) -> None:
+    last = begin
+    async for line in r.aiter_lines():
+        if not line.startswith("data: {"):
+            continue
+        event = json.loads(line[6:])
+        if "error" in event:
+            out.error = event["error"]["message"]
+            return
+        n = len(event["choices"][0].get("token_ids") or ()) if event["choices"] else 0
+        now = time.perf_counter()
+        if n and not out.tokens:
+            out.ttft = now - begin
+        elif n:
+            out.gaps += [(now - last) / n] * n
+        if n:
+            out.tokens, last = out.tokens + n, now
 
 
 def percentile(values: Sequence[float], q: float) -> float:

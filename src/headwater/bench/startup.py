@@ -1,4 +1,5 @@
-"""From process start to first token: a new process that loads the model and completes a prompt, beside llama-cpp-python in the same run."""
+"""From process start to first token: a new Python process that imports the library, loads the model and completes a
+prompt, beside llama-cpp-python in the same run."""
 
 from __future__ import annotations
 
@@ -11,6 +12,12 @@ from headwater.bench.report import Figure, Report
 from headwater.core.errors import HeadwaterError
 
 PROMPT = "The capital of France is"
+OUR_SCRIPT = """
+import sys
+from headwater.llm import LLM, SamplingParams
+llm = LLM(sys.argv[1])
+llm.generate(sys.argv[2], SamplingParams(max_tokens=1, temperature=0.0), on_delta=lambda _, delta: print(delta.text or " ", end="", flush=True))
+"""
 PEER_SCRIPT = """
 import sys
 from llama_cpp import Llama
@@ -44,7 +51,7 @@ def run(model: str, peer_python: str | None, rounds: int = 5) -> Report:
     """Rounds alternate between us and the peer; the first of each warms the page cache and is not counted."""
     from headwater.model.catalog import resolve
 
-    ours = [sys.executable, "-m", "headwater.cli.main", "complete", PROMPT, "--model", model, "--max-tokens", "1"]
+    ours = [sys.executable, "-c", OUR_SCRIPT, model, PROMPT]
     runners = {"headwater": ours}
     if peer_python is not None:
         runners["llama-cpp-python"] = [peer_python, "-c", PEER_SCRIPT, str(Path(resolve(model)[0])), PROMPT]

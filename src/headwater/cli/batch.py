@@ -20,7 +20,7 @@ def run_batch(
     model: str = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO."),
     parallel: int = typer.Option(16, min=1, help="Requests in the engine at once."),
 ) -> None:
-    """Answer every request of a batch file. Lines that were answered before, by custom_id, are not run again."""
+    """Answer every request of a batch file. Lines that were answered before, by custom_id, are not run again; those that failed by our fault are."""
     target = out or file.with_name(file.stem + ".out.jsonl")
     requests = read_requests(file)
     done = _answered(target)
@@ -59,7 +59,8 @@ def read_requests(file: Path) -> list[dict[str, Any]]:
 
 
 def _answered(target: Path) -> set[str]:
-    """custom_ids in `target`; what a crash left behind the last newline is cut off. Raises UserInputError for a file of another kind."""
+    """custom_ids in `target` that need not be asked again. What a crash left behind the last newline is cut off, and so are lines that failed by our
+    fault or by load (429, 5xx). Raises UserInputError for a file of another kind."""
     from headwater.core.errors import UserInputError
 
     if not target.exists():
@@ -70,9 +71,19 @@ def _answered(target: Path) -> set[str]:
         with target.open("rb+") as f:
             f.truncate(whole)
     try:
-        return {json.loads(line)["custom_id"] for _, line in numbered(data[:whole].decode("utf-8"))}
+        lines = [(line, json.loads(line)) for _, line in numbered(data[:whole].decode("utf-8"))]
+        kept = {item["custom_id"]: line for line, item in lines if not _worth_another_try(item["response"]["status_code"])}
     except (ValueError, KeyError, TypeError):
         raise UserInputError(f"{target}: is not the output of a batch; remove it or name another --out", field=str(target)) from None
+    if len(kept) < len(lines):
+        part = target.with_name(f"{target.name}.part")
+        part.write_bytes(b"".join(line.encode() + b"\n" for line in kept.values()))
+        part.replace(target)                                        # whole or not at all
+    return set(kept)
+
+
+def _worth_another_try(status: int) -> bool:
+    return status == 429 or status >= 500
 
 
 async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: str, parallel: int) -> None:
@@ -88,7 +99,7 @@ async def _run(requests: list[dict[str, Any]], total: int, target: Path, model: 
     front = build_front(EngineSpec(model=model))
     await front.start()
     gate = asyncio.Semaphore(parallel)
-    app = create_app(front, ServeSettings(max_waiting=10**9, own_decision_limits=True))
+    app = create_app(front, ServeSettings(max_waiting=10**9, own_decision_limits=True, access_log=False))
     console = Console(stderr=True)
     failed = 0
     try:

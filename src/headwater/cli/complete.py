@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -23,13 +24,22 @@ def complete(
     context: o.Context = None,
     threads: o.Threads = None,
     draft: o.Draft = "none",
+    attend: o.Attend = "dense",
     backend: o.Backend = "auto",
     accept_licence: o.AcceptLicence = False,
 ) -> None:
     """Continue PROMPT and stream the text to standard output."""
-    from headwater.cli.quick import run
+    from headwater.core.params import SamplingParams
+    from headwater.llm import LLM
 
-    run(
-        prompt, model=model, max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=stop, weights=weights,
-        kv_memory=kv_memory, context=context, threads=threads, draft=draft, backend=backend, accept_licence=accept_licence,
+    text = sys.stdin.read() if prompt == "-" else prompt
+    params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=stop)
+    llm = LLM(
+        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend, backend=backend,
+        accept_licence=accept_licence,
+        progress=o.load_progress(),
     )
+    done = llm.generate(text, params, on_delta=lambda _, d: print(d.text, end="", flush=True))[0]
+    print()
+    if seed is None and temperature > 0:
+        print(f"seed {done.outputs[0].x_seed}", file=sys.stderr)

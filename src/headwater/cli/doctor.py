@@ -15,16 +15,22 @@ def doctor(
     kv_memory: o.KvMemory = None,
     kv_format: o.KvFormat = "f16",
     context: o.Context = None,
+    attend: o.Attend = "dense",
     accept_licence: o.AcceptLicence = False,
+    kv: Annotated[str, typer.Option("--kv", metavar="MODEL", help="Only this: KV bytes per token of a model, beside those of published ones.")] = "",
 ) -> None:
     """Print instruction sets, threads, chosen kernels, kernel signature, and the memory plan of MODEL."""
+    if kv:
+        _kv(kv, accept_licence)
+        return
     _machine()
     _kernels()
     if model and model != "echo":
         from headwater.engine.build import EngineSpec, survey
 
         _plan(survey(EngineSpec(
-            model, weights=weights, kv_memory=kv_memory, kv_format=kv_format, context=context, accept_licence=accept_licence
+            model, weights=weights, kv_memory=kv_memory, kv_format=kv_format, context=context, attend=attend,
+            accept_licence=accept_licence,
         )))
 
 
@@ -86,6 +92,28 @@ def _plan(s: object) -> None:
     _line("  tokenizer", _mib(s.tokenizer))
     _line("  scratch", f"{_mib(s.scratch)} in the largest step")
     _line("  total", f"{_mib(s.total)} of {_mib(s.free)} free" + ("" if s.total <= s.free else ": TOO MUCH; give --kv-memory or --context"))
+
+
+def _kv(model: str, accept_licence: bool) -> None:
+    """KV bytes per token of `model` in each cache format, then the families of the literature."""
+    from headwater.core.kvfamilies import FAMILIES
+    from headwater.core.kvspec import CACHE_FORMATS, KVSpec
+    from headwater.engine.build import EngineSpec, survey
+
+    def line(name: str, how: str, spec: KVSpec, known: int | None, basis: str) -> None:
+        n = spec.bytes_per_token
+        verdict = "" if known is None else "as known" if known == n else f"KNOWN AS {known:,}"
+        print(f"{name:22.22} {how:26} {n:>9,} {n * 2**15 / 2**20:>10,.0f} {n * 2**17 / 2**20:>10,.0f}  {verdict:9} {basis}")
+
+    print(f"{'model':22} {'kept':26} {'B/token':>9} {'MiB at 32k':>10} {'at 128k':>10}  {'':9} basis")
+    for format in CACHE_FORMATS:
+        s = survey(EngineSpec(model, kv_format=format, accept_licence=accept_licence))
+        line(s.name, format, s.spec, None, "its file")
+        constant = s.spec.bytes_per_slot + sum(g.bytes_per_token * g.window for g in s.spec.groups if g.kind == "window")
+        if constant:
+            print(f"{'':22} besides {constant / 2**20:,.1f} MiB per sequence for windows and recurrent states")
+    for f in FAMILIES:
+        line(f.name, f.how, f.spec, f.known, f.basis)
 
 
 def _mib(n: int) -> str:

@@ -57,27 +57,10 @@ def __getattr__(name: str) -> Any:
     return globals()["app"]
 
 
-def _run(argv: list[str]) -> None:
-    from headwater.cli import quick
-
-    simple = quick.parse(argv[1:]) if argv[:1] == ["complete"] else None
-    if simple is None:
-        build(next((a for a in argv if not a.startswith("-")), None))()
-        return
-    try:
-        quick.run(**simple)
-    except KeyboardInterrupt:
-        print("Aborted!", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:                                         # whoever read our output has seen enough
-        sys.stdout = None
-        sys.exit(1)
-
-
 def main() -> None:
     """Entry point: user errors are one line and exit 2, ours exit 1."""
     try:
-        _run(sys.argv[1:])
+        build(next((a for a in sys.argv[1:] if not a.startswith("-")), None))()
     except HeadwaterError as e:
         print(f"headwater: {e}", file=sys.stderr)
         sys.exit(e.exit_code)

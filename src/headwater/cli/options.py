@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
-
-from headwater.cli import loadbar
 
 Model = Annotated[str, typer.Option("--model", "-m", help="Known name (headwater models), .gguf file, folder, hf:ORG/REPO[:FILE], or echo.")]
 Weights = Annotated[str, typer.Option(help="as-is, or quantise a float model at load: q8, q4.")]
 KvMemory = Annotated[Optional[str], typer.Option(help="Memory for keys and values, such as 2G; default: what the machine allows.")]  # noqa: UP045
-KvFormat = Annotated[str, typer.Option(help="Format of cached keys and values: f16, q8.")]
+KvFormat = Annotated[str, typer.Option(help="Format of cached keys and values: f16, q8, fp4, int4.")]
 Context = Annotated[Optional[int], typer.Option(help="Context in tokens; default: the model's own.")]  # noqa: UP045
 Threads = Annotated[Optional[int], typer.Option(help="Threads; default: the physical cores that we may use.")]  # noqa: UP045
 ChatTemplate = Annotated[Optional[str], typer.Option(help="File with a chat template that replaces the model's own.")]  # noqa: UP045
 Sched = Annotated[str, typer.Option(help="Who runs next: fcfs, priority, sjf, fair; with parameters: fcfs:seconds=0.1.")]
 Evict = Annotated[str, typer.Option(help="Which cached block leaves: lru, slru, lfu, demand.")]
 Draft = Annotated[str, typer.Option(help="Which tokens to guess ahead: none, ngram, suffix. Guesses change the speed, never the text.")]
+Attend = Annotated[str, typer.Option(help="What generated tokens read: dense, or lossy: window, quest, wave; wave:retrieve=0.05,estimate=0.3.")]
 Backend = Annotated[str, typer.Option(help="auto, native, or reference (numpy, slow).")]
 AcceptLicence = Annotated[bool, typer.Option("--accept-licence", help="You have read and accept the terms of a model that asks for it.")]
 
@@ -29,4 +28,28 @@ Seed = Annotated[Optional[int], typer.Option(help="The same seed and prompt give
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
-load_progress = loadbar.load_progress
+
+def load_progress() -> Any:
+    """A progress callback for loading: a bar on stderr where that is a terminal, else None. `.close()` it afterwards."""
+    import sys
+
+    return LoadBar() if sys.stderr.isatty() else None
+
+
+class LoadBar:
+    """Bytes loaded; drawn by hand, because importing a progress library takes longer than loading a small model."""
+
+    WIDTH = 30
+
+    def __init__(self) -> None:
+        self._shown = -1
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        import sys
+
+        filled = self.WIDTH * done // max(total, 1)
+        if filled != self._shown:
+            self._shown = filled
+            print(f"\rloading [{'#' * filled}{' ' * (self.WIDTH - filled)}] {total / 2**20:,.0f} MiB", end="", file=sys.stderr, flush=True)
+        if done >= total:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -30,11 +30,14 @@ def top(
                 try:
                     r = client.get(f"{url.rstrip('/')}/metrics")
                     r.raise_for_status()
+                    now, values = time.perf_counter(), parse(r.text)
+                    live.update(table(url, values, before, now - then))
+                    before, then = values, now
                 except httpx.HTTPError as e:
-                    raise UserInputError(f"{url}: no metrics there ({e})", field="url") from None
-                now, values = time.perf_counter(), parse(r.text)
-                live.update(table(url, values, before, now - then))
-                before, then, n = values, now, n + 1
+                    if not before:
+                        raise UserInputError(f"{url}: no metrics there ({e or type(e).__name__})", field="url") from None
+                    live.update(f"{url}: {e or type(e).__name__}")  # it was there before and may come back
+                n += 1
                 if looks and n >= looks:
                     return
                 time.sleep(every)
@@ -61,8 +64,12 @@ def table(url: str, now: dict[str, float], before: dict[str, float], seconds: fl
         return f"{(now.get(name, 0) - before[name]) / seconds:,.1f}" if name in before and seconds > 0 else "–"
 
     def mean(name: str) -> str:
-        count = now.get(f"{name}_count", 0)
-        return f"{1000 * now.get(f'{name}_sum', 0) / count:,.1f} ms" if count else "–"
+        """Over what happened since the last look; over everything where nothing did."""
+        count, total = (now.get(f"{name}_{part}", 0) for part in ("count", "sum"))
+        recent = count - before.get(f"{name}_count", 0)
+        if before and recent > 0:
+            return f"{1000 * (total - before.get(f'{name}_sum', 0)) / recent:,.1f} ms"
+        return f"{1000 * total / count:,.1f} ms" if count else "–"
 
     asked = now.get("prefix_cache_queries", 0)
     view = Table("what", "now", title=url, min_width=44)
@@ -73,5 +80,9 @@ def table(url: str, now: dict[str, float], before: dict[str, float], seconds: fl
     view.add_row("prefix hit rate", f"{100 * now.get('prefix_cache_hits', 0) / asked:.1f} %" if asked else "–")
     view.add_row("time to first token, mean", mean("time_to_first_token_seconds"))
     view.add_row("inter-token latency, mean", mean("inter_token_latency_seconds"))
+    view.add_row("queue / prefill / decode, mean", " / ".join(mean(f"request_{part}_time_seconds") for part in ("queue", "prefill", "decode")))
+    if (passes := now.get("spec_decode_passes", 0)) > 0:
+        view.add_row("tokens per target pass", f"{now.get('spec_decode_tokens', 0) / passes:.2f}")
+    view.add_row("age of the last step", f"{now.get('last_step_age_seconds', 0):.1f} s")
     view.add_row("finished / preempted", f"{now.get('request_success', 0):.0f} / {now.get('num_preemptions', 0):.0f}")
     return view

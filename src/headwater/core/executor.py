@@ -12,7 +12,8 @@ from headwater.core.plan import StepFeatures, StepPlan, StepResult
 @dataclass(frozen=True, slots=True)
 class Caps:
     """What an executor offers. blocks: per cache group how many blocks exist; slots: recurrent state slots; identity: the numeric options that
-    make two states comparable (model hash, kernel signature, KV format), the base of every KV identity (`design.md` 1.7)."""
+    make two states comparable (model hash, kernel signature, KV format), the base of every KV identity (`design.md` 1.7); attend: the policy
+    under which generated tokens read only part of the cache, empty = none. What they write is their own: it is never published."""
 
     spec: KVSpec
     blocks: tuple[int, ...]
@@ -21,6 +22,12 @@ class Caps:
     vocabulary: int
     identity: str
     max_step_tokens: int = 8192
+    attend: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the bits of an answer depend on: the identity of exact states, and the policy of generated tokens."""
+        return f"{self.identity}/{self.attend}" if self.attend else self.identity
 
 
 class Executor(Protocol):
@@ -38,6 +45,9 @@ class Executor(Protocol):
 class CostModel(Protocol):
     def step_seconds(self, f: StepFeatures) -> float:
         """Predicted seconds of a step."""
+
+    def bound_seconds(self, f: StepFeatures) -> float:
+        """Seconds that such a step hardly exceeds, by what predictions missed lately; what a budget is held against."""
 
     def learn(self, f: StepFeatures, seconds: float) -> None:
         """A step with these features took `seconds`."""

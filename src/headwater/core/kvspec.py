@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
 BLOCK_TOKENS = 16                 # positions per block; equals kernels.program.BLOCK_TOKENS (ADR 001)
 
-_ELEMENT_BYTES = {"f16": 2.0, "q8": 1.0 + 2.0 / 32}
+CACHE_FORMATS = ("f16", "q8", "fp4", "int4")     # what our own caches hold; the other formats below are published models', for accounts only
+
+ELEMENT_BYTES = {                 # stored bytes per channel, scales included
+    "f16": 2.0, "q8": 1.0 + 2.0 / 32,
+    "fp4": 0.5 + 1.0 / 16,        # E2M1, an E4M3 scale per 16 channels
+    "int4": 0.5 + 4.0 / 32,       # 0..15, float16 scale and minimum per 32 channels
+    "mxfp4": 0.5 + 1.0 / 32,      # E2M1, a power of two per 32 channels
+    "fp8-128": 1.0 + 4.0 / 128,   # eight bits, a float32 scale per 128 channels
+    "fp8-56": 1.0 + 1.0 / 56,     # eight bits; 448 channels carry seven one-byte scales padded to eight
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +25,9 @@ class CacheGroup:
     """Layers that share one KV shape and one life-time rule.
 
     kind: `full` keeps every position, `window` only what a query within `window` newest positions can still read.
-    format: `f16`, or `q8` (int8 with one float16 scale per 32 channels of a token).
+    format: one of `CACHE_FORMATS`, stored as `kernels/kv_formats.py` says; `ELEMENT_BYTES` has those of published models too.
+    vectors: stored per head and entry: keys and values are two, a latent or an index key is one. stride: positions that one entry stands for.
+    index_bytes: of an attention index, per position in all layers; kept, shared and dropped with the blocks.
     """
 
     kind: Literal["full", "window"]
@@ -25,11 +36,21 @@ class CacheGroup:
     head_dim: int
     window: int = 0
     format: str = "f16"
+    vectors: int = 2
+    stride: int = 1
+    index_bytes: int = 0
 
     @property
     def bytes_per_token(self) -> int:
-        """K and V bytes of one position in all layers of the group."""
-        return int(2 * self.layers * self.kv_heads * self.head_dim * _ELEMENT_BYTES[self.format])
+        """Stored bytes of one position in all layers of the group, its share of an index included."""
+        return int(self.vectors * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.format] / self.stride) + self.index_bytes
+
+    @property
+    def head_bytes_per_block(self) -> int:
+        """Bytes of one block of keys (or of values) of one kv head of one layer."""
+        if self.format == "q8":                                     # the last group of 32 channels may be short and has its scale all the same
+            return BLOCK_TOKENS * (self.head_dim + 2 * -(-self.head_dim // 32))
+        return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES[self.format])
 
     @property
     def bytes_per_block(self) -> int:
@@ -64,6 +85,11 @@ class KVSpec:
     @property
     def bytes_per_slot(self) -> int:
         return sum(s.bytes_per_slot for s in self.states)
+
+    @property
+    def layout(self) -> str:
+        """What stored states must agree in: everything but indices, which are made again."""
+        return repr(KVSpec(tuple(replace(g, index_bytes=0) for g in self.groups), self.states))
 
     @property
     def can_cut(self) -> bool:

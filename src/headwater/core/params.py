@@ -15,6 +15,7 @@ MAX_LOGPROBS = 20
 class SamplingParams:
     """temperature 0 is greedy. top_k 0 or -1, top_p 1 and min_p 0 switch those filters off; max_tokens None = the rest of the context.
 
+    thinking_token_budget: most tokens of thinking before its end is forced (None = no bound).
     logprobs: None = none, 0 = the chosen token only, k = and the k most likely. prompt_logprobs: the same for prompt tokens.
     Raises UserInputError (field = parameter name) where a value is out of range.
     """
@@ -39,6 +40,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     logit_bias: dict[int, float] = field(default_factory=dict)
     allowed_token_ids: Sequence[int] | None = None
+    thinking_token_budget: int | None = None
 
     def __post_init__(self) -> None:
         def need(ok: bool, name: str, what: str) -> None:
@@ -67,6 +69,8 @@ class SamplingParams:
         if self.max_tokens is not None:
             integer("max_tokens", 1)
             need(self.min_tokens <= self.max_tokens, "min_tokens", f"must be at most max_tokens ({self.max_tokens})")
+        if self.thinking_token_budget is not None:
+            integer("thinking_token_budget", 0)
         if self.seed is not None:
             integer("seed", -(2**63), 2**64 - 1)
         for name in ("logprobs", "prompt_logprobs"):

@@ -91,19 +91,24 @@ class StepPlan:
 
 @dataclass(slots=True)
 class StepFeatures:
-    """What a step costs by: new tokens, rows, read rows of the output matrix, KV positions read (sum over new tokens of their context)."""
+    """What a step costs by: new tokens, rows, read rows of the output matrix, KV positions attended to (sum over new tokens of their context:
+    arithmetic), guessed tokens, KV positions held by the rows (each read from memory once, however many new tokens attend to it)."""
 
     tokens: int
     rows: int
     reads: int
     kv_positions: int
     guesses: int = 0
+    kv_held: int = 0
 
 
 @dataclass(slots=True)
 class StepResult:
     """tokens: per plan row what was drawn (accepted drafts plus one; empty while a prompt is unfinished). n_ok: int32[R], computed tokens whose
-    state is valid (n_new minus rejected guesses). reads, logprobs: by plan row index. failed: plan row index -> reason; a bad row fails alone."""
+    state is valid (n_new minus rejected guesses). reads, logprobs: by plan row index. failed: plan row index -> reason; a bad row fails alone.
+
+    forced: plan row index -> ids that the row's grammar wants next (guesses like any other: they are checked against the masked draw).
+    rollback_seconds: spent on running accepted guesses again from states kept aside, part of `seconds`."""
 
     step: int
     tokens: Ragged
@@ -112,3 +117,5 @@ class StepResult:
     logprobs: dict[int, list[TokenLogprobs]] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     seconds: float = 0.0
+    forced: dict[int, np.ndarray] = field(default_factory=dict)
+    rollback_seconds: float = 0.0

@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from headwater.core.drafting import DraftPass
 from headwater.core.params import SamplingParams
 
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -98,3 +99,5 @@ class Output:
     retry_after: float | None = None                 # set when the request was refused by load
     cached_tokens: int = 0                           # prompt tokens whose state was found, not computed
     computed_tokens: int = 0                         # prompt tokens computed for this request
+    queued: float = 0.0                              # seconds between its arrival and its first admission
+    draft: DraftPass | None = None                   # of a decoding row where drafting is on: what this step checked

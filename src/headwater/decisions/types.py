@@ -161,7 +161,7 @@ def as_text(value: Any, where: str) -> str:
     """
     if isinstance(value, str):
         return value
-    if _depth(value) > MAX_DEPTH:
+    if depth(value, MAX_DEPTH) > MAX_DEPTH:
         raise UserInputError(f"{where}: nested more than {MAX_DEPTH} levels deep", field=where)
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -169,9 +169,10 @@ def as_text(value: Any, where: str) -> str:
         raise UserInputError(f"{where}: cannot be written as JSON ({e})", field=where) from None
 
 
-def _depth(value: Any) -> int:
-    level, depth = [value], 0
-    while level and depth <= MAX_DEPTH + 1:
+def depth(value: Any, limit: int) -> int:
+    """Levels of lists and objects with what is innermost; counted no further than just beyond `limit`."""
+    level, levels = [value], 0
+    while level and levels <= limit + 1:
         level = [x for v in level if isinstance(v, dict | list | tuple) for x in (v.values() if isinstance(v, dict) else v)]
-        depth += 1
-    return depth
+        levels += 1
+    return levels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,18 @@ import numpy as np
 from headwater.core import registry
 from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive
-from headwater.core.kvspec import KVSpec
+from headwater.core.kvspec import BLOCK_TOKENS, CACHE_FORMATS, CacheGroup, KVSpec
 from headwater.core.params import SamplingParams
 from headwater.core.request import Request
 from headwater.engine.memory import KVMemory, available_bytes, default_kv_budget, parse_bytes, share_kv
 from headwater.engine.text import TextModel
+from headwater.policies.draft.api import Drafter, Forks, NeedsModel, TakesForced, members
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
     from headwater.engine.front import Front
+    from headwater.engine.health import Deadlines
+    from headwater.kernels.select import SelectSpec
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
     from headwater.model.plan import MemoryPlan
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 ECHO = "echo"
+DRAFT_KV = "256M"                                                   # keys and values of a draft model
 CALIBRATION_TOKENS = (16, 8, 48, 192)
 TOKENIZER_BYTES = 600                                               # Python and merge tables, per token of the vocabulary (measured)
 SCRATCH_READS = 64                                                  # read rows of one step that the memory plan counts with
@@ -42,8 +46,8 @@ class EngineSpec:
     """Everything that an engine is made from; a child process gets exactly this.
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
-    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: `f16` or `q8`. context, threads: None = the model's, the machine's.
-    chat_template: a file that replaces the model's own. sched, evict, draft: residents. step_tokens: most tokens in one step.
+    weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: of `CACHE_FORMATS`. context, threads: None = the model's, the machine's.
+    chat_template: a file that replaces the model's own. sched, evict, draft, attend: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
 
@@ -58,6 +62,7 @@ class EngineSpec:
     sched: str = "fcfs"
     evict: str = "slru"
     draft: str = "none"
+    attend: str = "dense"
     step_tokens: int = 2048
     backend: str = "auto"
     accept_licence: bool = False
@@ -67,7 +72,7 @@ class EngineSpec:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
-        for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", ("f16", "q8"))):
+        for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", CACHE_FORMATS)):
             value = getattr(self, field)
             if value not in known:
                 raise UserInputError(f"--{field.replace('_', '-')} {value}: one of {', '.join(known)}", field)
@@ -135,8 +140,11 @@ def load_text(spec: EngineSpec) -> TextModel:
         return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
-def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: bool = False) -> Front:
-    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone."""
+def build_front(
+    spec: EngineSpec, progress: Progress | None = None, *, process: bool = False, deadlines: Deadlines | None = None, log_format: str = "text",
+) -> Front:
+    """A front for a server; `await front.start()` loads the model. process: the engine runs in a child that may die alone, and does when it
+    misses one of `deadlines`. log_format: of the child's log."""
     from headwater.engine.front import Front
     from headwater.engine.process import ProcessClient
     from headwater.engine.thread import ThreadClient
@@ -144,7 +152,7 @@ def build_front(spec: EngineSpec, progress: Progress | None = None, *, process: 
     if not process:
         text = load_text(spec)
         return Front(ThreadClient(lambda: load_engine(spec, progress, text)), text)
-    client = ProcessClient(spec, progress=progress)
+    client = ProcessClient(spec, deadlines, progress, log_format)
     client.prepare()
     try:
         return Front(client, load_text(spec))
@@ -174,6 +182,7 @@ class Survey:
     scratch: int
     tokenizer: int
     free: int
+    spec: KVSpec
 
     @property
     def total(self) -> int:
@@ -191,9 +200,12 @@ def survey(spec: EngineSpec) -> Survey:
     context = context_of(spec, config.context)
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
-    kv = plan_kv(spec, plan.kv, context, plan.weights + plan.vectors + scratch)
+    select = build_attend(spec.attend, plan.kv)
+    kvspec = with_index(plan.kv, select)
+    kv = plan_kv(spec, kvspec, context, plan.weights + plan.vectors + scratch)
     tokenizer = TOKENIZER_BYTES * config.vocab
-    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, plan.kv_per_token, scratch, tokenizer, free)
+    return Survey(_name(spec, config.name), config.family, context, plan.weights, plan.vectors, kv, kvspec.bytes_per_token, scratch, tokenizer, free,
+                  kvspec)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------------------------
@@ -256,22 +268,74 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     from headwater.worker.model_forward import ModelForward
 
     context = context_of(spec, model.config.context)
-    memory = plan_kv(spec, model.kvspec, context, _scratch(spec, model.plan, context))
+    select = build_attend(spec.attend, model.kvspec)
+    kvspec = with_index(model.kvspec, select)
+    memory = plan_kv(spec, kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
-        model.program, model.kvspec, memory.blocks, memory.slots, context=context, identity=model.identity,
+        model.program, kvspec, memory.blocks, memory.slots, context=context, identity=model.identity,
         step_tokens=max(spec.step_tokens, 0 if text.generates else context), vocabulary=model.config.vocab, plain=spec.backend == "reference",
+        select=select, attend=spec.attend,
     )
     return _engine(spec, forward, text)
 
 
-def build_drafter(spec: str) -> Drafter | None:
-    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). Raises UserInputError with the known ones."""
+def build_attend(spec: str, kv: KVSpec) -> SelectSpec | None:
+    """What a resident of the room `attend` asks of the kernels; None = everything is read. Raises UserInputError for models that it cannot serve."""
+    select: SelectSpec | None = registry.build("attend", spec).selection()
+    if select is not None and not kv.can_cut:
+        raise UserInputError(f"--attend {spec}: this model has sliding windows or recurrent states; only dense is served for it", "attend")
+    if select is not None and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
+        raise UserInputError(f"--attend {spec}: the model's heads are {kv.groups[0].head_dim} wide; a multiple of {BLOCK_TOKENS} is needed", "attend")
+    return select
+
+
+def with_index(kv: KVSpec, select: SelectSpec | None) -> KVSpec:
+    """The spec with the bytes of the selection's index counted."""
+
+    def counted(g: CacheGroup) -> CacheGroup:
+        if select is None or g.kind != "full":
+            return g
+        size = select.index_bytes(g.head_dim, g.head_bytes_per_block) * g.kv_heads * max(g.layers - select.dense_layers, 0)
+        return replace(g, index_bytes=-(-size // select.segment))
+
+    return replace(kv, groups=tuple(counted(g) for g in kv.groups))
+
+
+def build_drafter(spec: str, text: TextModel | None = None) -> Drafter | None:
+    """`none`, or residents of the room `draft` joined by `+` (`suffix+ngram:longest=5`). text: whose markers of thinking count.
+
+    Raises UserInputError with the known ones.
+    """
     from headwater.policies.draft.best import BestDraft
 
     if spec == "none":
         return None
     drafters = [registry.build("draft", part) for part in spec.split("+")]
+    if sum(isinstance(d, Forks) for d in drafters) > 1:
+        raise UserInputError(f"--draft {spec}: at most one drafter that forks rows", field="draft")
+    for d in drafters:
+        if isinstance(d, Forks) and text is not None:
+            d.mark(*text.markers())
     return drafters[0] if len(drafters) == 1 else BestDraft(drafters)
+
+
+def _attach_models(drafter: Drafter | None, spec: EngineSpec, text: TextModel) -> None:
+    """Load the small models that drafters ask for. Raises UserInputError where a vocabulary differs."""
+    for d in members(drafter):
+        if isinstance(d, NeedsModel):
+            from headwater.engine.draftmodel import DraftModel, check_vocabulary
+
+            if not d.file:
+                raise UserInputError("--draft model: names no model; --draft model:file=NAME would be right", "draft")
+            small = EngineSpec(d.file, kv_memory=DRAFT_KV, step_tokens=spec.step_tokens, backend=spec.backend, accept_licence=spec.accept_licence)
+            engine, its_text = load(small)
+            check_vocabulary(its_text, text)
+            d.attach(DraftModel(engine))
+
+
+def takes_forced(drafter: Drafter | None) -> bool:
+    """Whether the executor has to say what grammars force."""
+    return any(isinstance(d, TakesForced) for d in members(drafter))
 
 
 def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
@@ -282,9 +346,10 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     from headwater.worker.exec.inline import InlineExecutor
     from headwater.worker.runner import Runner
 
-    executor = InlineExecutor(Runner(forward))
+    drafter = build_drafter(spec.draft, text)
+    _attach_models(drafter, spec, text)
+    executor = InlineExecutor(Runner(forward, forced=takes_forced(drafter)))
     cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
-    drafter = build_drafter(spec.draft)
     scheduler = Scheduler(
         executor.caps(), registry.build("sched", spec.sched if text.generates else "whole"), registry.build("evict", spec.evict), cost,
         guess=None if drafter is None else Guesser(drafter, cost),

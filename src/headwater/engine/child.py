@@ -1,10 +1,9 @@
-"""The engine process: `python -m headwater.engine.child FD`. Reads frames from its parent until the socket closes, then ends."""
+"""The engine process: `python -m headwater.engine.child FD LOG_FORMAT`. Reads frames from its parent until the socket closes, then ends."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import os
 import signal
 import socket
@@ -13,6 +12,7 @@ import threading
 import time
 
 from headwater.core.errors import HeadwaterError
+from headwater.engine import logs
 from headwater.engine.build import load_engine
 from headwater.engine.client import EngineLostError
 from headwater.engine.health import BEAT_SECONDS
@@ -20,11 +20,11 @@ from headwater.engine.thread import ThreadClient
 from headwater.engine.wire import EVENT_KINDS, Wire
 
 
-def main(fd: int) -> int:
+def main(fd: int, log_format: str) -> int:
     """-> exit code. The parent alone decides when we end: Ctrl-C and a service manager's SIGTERM reach both of us, to drain is its business."""
     for sig in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sig, signal.SIG_IGN)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.configure(log_format)
     wire = Wire(socket.socket(fileno=fd))
     first = wire.receive()
     if first is None or first[0] != "spec":
@@ -84,4 +84,4 @@ def _die(wire: Wire, reason: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.params import SamplingParams
 from headwater.core.request import FinishReason, Output, ReadResult, TokenLogprobs
 from headwater.text.detok import StreamDecoder
@@ -12,11 +13,13 @@ from headwater.text.stops import StopStrings
 
 @dataclass(slots=True)
 class Usage:
-    """Token counts of a request. cached: prompt tokens whose state was found; completion: sum over all choices so far."""
+    """Token counts of a request. cached: prompt tokens whose state was found; completion: sum over all choices so far. drafts: what drafting did
+    for all choices so far, None where it is off."""
 
     prompt: int = 0
     cached: int = 0
     completion: int = 0
+    drafts: DraftCounts | None = None
 
 
 @dataclass(slots=True)
@@ -63,6 +66,9 @@ class Choice:
         elif ids:
             text = self._decoder.push(ids)
         usage.completion += len(ids)
+        if out.draft is not None:
+            usage.drafts = usage.drafts or DraftCounts()
+            usage.drafts.add(out.draft.drafted, out.draft.accepted, len(ids), out.draft.source)
         finish: FinishReason | None = out.finish
         reason: int | str | None = None
         if found is not None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Event
 from headwater.core.executor import Caps
 from headwater.core.request import Output
+from headwater.engine.thinking import Thinking
 
 GRAMMAR_FIELD = "response_format"                                    # how a request names its grammar; begins the message of a grammar error
 
@@ -20,7 +22,7 @@ class EngineLostError(HeadwaterError):
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What a front must know of an engine. context: tokens; identity: model hash, kernel signature and KV format, joined."""
+    """What a front must know of an engine. context: tokens; identity: model hash, kernel signature, KV format and attention policy, joined."""
 
     context: int
     vocabulary: int
@@ -29,13 +31,26 @@ class EngineInfo:
 
     @staticmethod
     def of(caps: Caps) -> EngineInfo:
-        return EngineInfo(caps.context, caps.vocabulary, caps.identity, caps.blocks)
+        return EngineInfo(caps.context, caps.vocabulary, caps.fingerprint, caps.blocks)
+
+
+@dataclass(slots=True)
+class DraftSeconds:
+    """verify: seconds of the steps that checked drafts; plain: what the cost model says the same steps take without them (verify / plain is the
+    verify cost v); rollback: seconds spent on running accepted guesses again from recurrent states kept aside, part of `verify`; hidden: what
+    self-drafts beside their parents cost, as priced."""
+
+    verify: float = 0.0
+    plain: float = 0.0
+    rollback: float = 0.0
+    hidden: float = 0.0
 
 
 @dataclass(slots=True)
 class EngineStats:
     """A snapshot. kv_usage: share of blocks that a running or held row owns, 0..1; last_step_age: seconds since a step ended, while work waits
-    (0 when idle); step_seconds: what the step in flight was predicted to take; queue: events not yet seen by the scheduler."""
+    (0 when idle); step_seconds: what the step in flight was predicted to take; queue: events not yet seen by the scheduler. drafts: what drafting
+    did, None where it is off."""
 
     running: int = 0
     waiting: int = 0
@@ -49,18 +64,22 @@ class EngineStats:
     generated_tokens: int = 0
     cached_tokens: int = 0
     preemptions: int = 0
+    drafts: DraftCounts | None = None
+    draft_seconds: DraftSeconds = field(default_factory=DraftSeconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`.
+    """What the output must look like, compiled by the engine off its loop. kind: `json_schema`, `json_object`, `regex`, `choice`, `lark`, or `any`
+    (no grammar, for a budget of thinking alone).
 
-    after: the grammar starts behind this token id (end of thinking); None = at once.
+    after: the grammar starts behind this token id (end of thinking); None = at once. thinking: the same with more to it; replaces `after`.
     """
 
     kind: str
     source: Any
     after: int | None = None
+    thinking: Thinking | None = None
 
 
 Deliver = Callable[[list[Output]], None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,9 +14,9 @@ from headwater.core.cost import features
 from headwater.core.errors import HeadwaterError
 from headwater.core.events import Arrive, Event, MaskReady
 from headwater.core.executor import CostModel, Executor
-from headwater.core.plan import Ragged, StepPlan, StepResult, Want
+from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult, Want
 from headwater.core.request import Output
-from headwater.engine.client import GRAMMAR_FIELD, EngineStats, Grammar
+from headwater.engine.client import GRAMMAR_FIELD, DraftSeconds, EngineStats, Grammar
 from headwater.engine.clock import Clock, RealClock
 from headwater.engine.steplog import StepLog
 from headwater.sched.scheduler import Scheduler
@@ -23,6 +24,12 @@ from headwater.sched.scheduler import Scheduler
 CHECK_STEPS = 64                                                    # steps between two looks at the cheap invariants
 
 log = logging.getLogger("headwater.engine")
+
+
+def without(f: StepFeatures, rows: int) -> StepFeatures:
+    """The step without so many of its rows, each with one token."""
+    tokens = max(f.tokens - rows, 1)
+    return StepFeatures(tokens, max(f.rows - rows, 1), max(f.reads - rows, 1), f.kv_positions * tokens // f.tokens, f.guesses)
 
 
 class EngineExecutor(Executor, Protocol):
@@ -56,6 +63,7 @@ class Engine:
         self.cost = cost
         self._compile_grammar = compile_grammar
         self._inbox: deque[Event] = deque()
+        self._draft_seconds = DraftSeconds()
         self._masked: set[str] = set()                              # requests with a grammar that have not ended
 
     @property
@@ -84,6 +92,7 @@ class Engine:
         planned = self.clock.now()
         f = features(plan)
         self.predicted = 0.0 if self.cost is None else self.cost.step_seconds(f)
+        beside = 0 if self.scheduler.selfdrafts is None else self.scheduler.selfdrafts.running
         result = self._execute(plan)
         ran = self.clock.now()
         outputs += self.scheduler.apply(result, ran)
@@ -94,12 +103,24 @@ class Engine:
         seconds = result.seconds or ran - planned
         if self.cost is not None and not result.failed:
             self.cost.learn(f, seconds)
+        if beside and self.cost is not None:
+            self._draft_seconds.hidden += self.predicted - self.cost.step_seconds(without(f, beside))
+        if f.guesses:
+            self._price_drafts(f, seconds, result.rollback_seconds)
         self.steps += 1
         self.last_step = self.clock.now()
         accepted = int(np.diff(result.tokens.start).sum()) - int(((plan.want & Want.SAMPLE) != 0).sum()) if f.guesses else 0
         self._forget(outputs)
         self.log.add(plan.step, ran, f, accepted, planned - now, seconds, self.last_step - ran)
         return outputs
+
+    def _price_drafts(self, f: StepFeatures, seconds: float, rollback: float) -> None:
+        spent = self._draft_seconds
+        spent.verify += seconds
+        spent.rollback += rollback
+        if self.cost is not None:
+            context = f.kv_positions * (f.tokens - f.guesses) // f.tokens
+            spent.plain += self.cost.step_seconds(StepFeatures(f.tokens - f.guesses, f.rows, f.reads - f.guesses, context, 0, f.kv_held))
 
     def _execute(self, plan: StepPlan) -> StepResult:
         """A step that raises fails its rows, each with the reason; the engine goes on."""
@@ -118,10 +139,12 @@ class Engine:
         """A snapshot, safe from any thread (numbers may be one step old)."""
         s, nodes = self.scheduler, self.scheduler.kv.nodes
         c, total = s.counters, max(nodes.total, 1)
+        own = 0 if s.selfdrafts is None else s.selfdrafts.drawn
         return EngineStats(
             running=s.running, waiting=s.waiting, kv_usage=1.0 - (nodes.n_free + nodes.n_cached) / total, kv_cached=nodes.n_cached / total,
-            steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn, cached_tokens=c.cached,
-            preemptions=c.preempted, step_seconds=self.predicted,
+            steps=self.steps, queue=len(self._inbox), prompt_tokens=c.computed + c.cached, generated_tokens=c.drawn - own, cached_tokens=c.cached,
+            preemptions=c.preempted, step_seconds=self.predicted, drafts=None if s.guesser is None else s.guesser.counts.copy(),
+            draft_seconds=replace(self._draft_seconds),
         )
 
     def _forget(self, outputs: list[Output]) -> None:

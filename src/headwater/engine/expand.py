@@ -14,8 +14,10 @@ from headwater.core.params import SamplingParams, choice_seed
 from headwater.core.request import Output, ReadSpec, Request
 from headwater.core.unicode import encodable
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
-from headwater.engine.text import grammar_spec
+from headwater.engine.text import ANY, grammar_spec
 
+# how the engine's failures begin where the request asked for what cannot be, and the field that did
+_WISHES = {f"{GRAMMAR_FIELD}:": GRAMMAR_FIELD, "grammar of this request: the grammar": GRAMMAR_FIELD, "no token is allowed here": "allowed_token_ids"}
 MESSAGE_BORDERS = 8                                                 # newest ends of turns in a prompt that are worth a checkpoint
 
 
@@ -76,7 +78,8 @@ def expand(
     if g.grammar is not None:
         grammar_spec(g.grammar)
     # a complete grammar leaves only ends of turn to draw: they stop the row even where ignore_eos is set
-    stops = (frozenset() if p.ignore_eos and g.grammar is None else stop_ids) | frozenset(p.stop_token_ids)
+    ruled = g.grammar is not None and g.grammar.kind != ANY
+    stops = (frozenset() if p.ignore_eos and not ruled else stop_ids) | frozenset(p.stop_token_ids)
     ends = np.flatnonzero(np.isin(prompt, list(stop_ids)))[-MESSAGE_BORDERS:] + 1
     seed = p.seed if p.seed is not None else secrets.randbits(63)
     root = g.request_id or f"req-{uuid.uuid4().hex[:24]}"
@@ -108,6 +111,7 @@ def _prompt_ids(prompt: Sequence[int] | np.ndarray, vocabulary: int) -> np.ndarr
 def failure(out: Output) -> HeadwaterError:
     """The exception that an Output with finish 'error' stands for."""
     message = out.error or "the engine failed this request without saying why"
-    if message.startswith(GRAMMAR_FIELD + ":"):
-        return UserInputError(message, GRAMMAR_FIELD)
+    for begin, name in _WISHES.items():
+        if message.startswith(begin):
+            return UserInputError(message if begin.startswith(name) else f"{name}: {message}", name)
     return HeadwaterError(message) if out.retry_after is None else CapacityError(message, out.retry_after)

@@ -40,6 +40,7 @@ class Stream(AsyncIterator[Delta]):
     def __init__(self, front: Front, request_id: str, choices: dict[str, Choice], usage: Usage) -> None:
         self.request_id = request_id
         self.usage = usage
+        self.admitted = False
         self._front = front
         self._choices = choices
         self._ready: deque[Delta] = deque()
@@ -84,6 +85,8 @@ class Observer(Protocol):
 
     def arrived(self, request_id: str, prompt_tokens: int) -> None: ...
 
+    def admitted(self, request_id: str, queued: float, cached_tokens: int) -> None: ...
+
     def delta(self, request_id: str, choice: int, tokens: int, finish: str | None) -> None: ...
 
     def ended(self, request_id: str, error: str | None = None) -> None: ...
@@ -109,13 +112,18 @@ class Front:
             with contextlib.suppress(RuntimeError):                 # the loop is closed: nobody waits for this any more
                 loop.call_soon_threadsafe(call, value)
 
-        await asyncio.to_thread(self.client.start, lambda o: soon(self._deliver, o), lambda reason: soon(self._on_lost, reason))
+        await asyncio.to_thread(self.client.start, lambda o: soon(self._deliver, o), lambda reason: soon(self.end_streams, reason))
 
     async def close(self) -> None:
         """Stop the engine; open streams end with an error."""
         self._closed = True
         await asyncio.to_thread(self.client.close)
-        self._on_lost("the server is shutting down")
+        self.end_streams("the server is shutting down")
+
+    def end_streams(self, reason: str) -> None:
+        """Every open stream ends now, with an EngineLostError that gives the reason."""
+        for stream in {id(s): s for s, _ in self._by_id.values()}.values():
+            self._fail(stream, EngineLostError(reason))
 
     # -- requests ------------------------------------------------------------------------------------------------------------------------
 
@@ -169,6 +177,9 @@ class Front:
             stream, choice = entry
             if choice.index == 0 and (out.cached_tokens or out.computed_tokens):
                 stream.usage.cached = out.cached_tokens
+                if not stream.admitted and self.observer is not None:
+                    stream.admitted = True
+                    self.observer.admitted(stream.request_id, out.queued, out.cached_tokens)
             if out.finish == "error":
                 self._fail(stream, failure(out))
                 continue
@@ -189,10 +200,6 @@ class Front:
         self._cancel(stream)
         stream._push(None, error)
 
-    def _on_lost(self, reason: str) -> None:
-        for stream in {id(s): s for s, _ in self._by_id.values()}.values():
-            self._fail(stream, EngineLostError(reason))
-
     def _tell(self, *events: Cancel) -> None:
         """Cancels to an engine that is gone are moot."""
         if events and not self._closed:
@@ -208,6 +215,11 @@ class Front:
 
     def stats(self) -> EngineStats:
         return self.client.stats()
+
+    def waiting(self) -> int:
+        """Requests that wait to be admitted; those that the engine's last snapshot has not seen yet count too."""
+        s = self.client.stats()
+        return max(s.waiting, len(self._by_id) - s.running)
 
     def check_health(self) -> None:
         """Raises EngineLostError with the reason when no request can be served."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import socket
 import subprocess
 import sys
@@ -21,19 +22,46 @@ log = logging.getLogger("headwater.engine")
 Progress = Callable[[int, int, str], None]
 
 
+class Outbox:
+    """Frames on their way to one child, written by a thread of their own: a child that does not read never blocks the event loop."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._queue: queue.SimpleQueue[tuple[str, object] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name="headwater-outbox").start()
+
+    def put(self, kind: str, body: object) -> None:
+        self._queue.put((kind, body))
+
+    def close(self) -> None:
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (message := self._queue.get()) is not None:
+            try:
+                self._wire.send(*message)
+            except OSError:                                         # the child is gone; whoever reads from it tells everybody
+                return
+
+
 class ProcessClient:
-    """spec: what the child builds. deadlines: when it counts as dead. progress: loading, as (bytes done, bytes in all, tensor)."""
+    """spec: what the child builds. deadlines: when it counts as dead. progress: loading, as (bytes done, bytes in all, tensor). log_format: of the
+    child's log, one of `logs.FORMATS`."""
 
     info: EngineInfo
 
-    def __init__(self, spec: EngineSpec, deadlines: Deadlines | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self, spec: EngineSpec, deadlines: Deadlines | None = None, progress: Progress | None = None, log_format: str = "text",
+    ) -> None:
         self._spec = spec
+        self._log_format = log_format
         self._deadlines = deadlines or Deadlines()
         self._progress = progress
         self._deliver: Deliver = lambda _: None
         self._lost: Lost = lambda _: None
         self._child: subprocess.Popen[bytes] | None = None
         self._wire: Wire | None = None
+        self._outbox: Outbox | None = None
         self._dead: str | None = "the engine has not started"
         self._stats = EngineStats()
         self._prepared: tuple[Wire, subprocess.Popen[bytes]] | None = None
@@ -75,6 +103,9 @@ class ProcessClient:
         with self._lock:
             self._dead = "the engine was closed"
             wire, child = self._prepared or (self._wire, self._child)
+            outbox = self._outbox
+        if outbox is not None:
+            outbox.close()
         if wire is not None:
             wire.close()
         if child is not None:
@@ -87,18 +118,14 @@ class ProcessClient:
     def _write(self, messages: list[tuple[str, object]]) -> None:
         with self._lock:
             self.check()
-            wire = self._wire
-        assert wire is not None
-        try:
+            assert self._outbox is not None
             for kind, body in messages:
-                wire.send(kind, body)
-        except OSError:
-            raise EngineLostError("the engine process died") from None
+                self._outbox.put(kind, body)
 
     def _launch(self) -> tuple[Wire, subprocess.Popen[bytes]]:
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "headwater.engine.child", str(theirs.fileno())]
+            command = [sys.executable, "-m", "headwater.engine.child", str(theirs.fileno()), self._log_format]
             child = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         wire = Wire(ours)
         wire.send("spec", self._spec)
@@ -118,7 +145,8 @@ class ProcessClient:
             if self._closing.is_set():
                 wire.close()
                 raise EngineLostError("the engine was closed")
-            self._child, self._wire, self._dead, self._heard = child, wire, None, time.monotonic()
+            self._child, self._wire, self._outbox, self._heard = child, wire, Outbox(wire), time.monotonic()
+            self._dead = None
         return wire
 
     def _wait_for_info(self, wire: Wire, child: subprocess.Popen[bytes]) -> None:
@@ -180,7 +208,9 @@ class ProcessClient:
         with self._lock:
             reason = self._dead or reason
             self._dead = f"{reason}; a new one is starting"
-            child = self._child
+            child, outbox = self._child, self._outbox
+        if outbox is not None:
+            outbox.close()
         if child is not None:
             child.kill()
             code = child.wait()

@@ -10,9 +10,9 @@ import numpy as np
 from headwater.core.plan import StepFeatures
 
 NAMES = (
-    "step", "at", "tokens", "rows", "reads", "kv_positions", "guesses", "accepted", "plan_seconds", "step_seconds", "apply_seconds",
+    "step", "at", "tokens", "rows", "reads", "kv_positions", "guesses", "kv_held", "accepted", "plan_seconds", "step_seconds", "apply_seconds",
 )
-RECORD = np.dtype(list(zip(NAMES, ["i8", "f8", "i4", "i4", "i4", "i8", "i4", "i4", "f8", "f8", "f8"], strict=True)))
+RECORD = np.dtype(list(zip(NAMES, ["i8", "f8", "i4", "i4", "i4", "i8", "i4", "i8", "i4", "f8", "f8", "f8"], strict=True)))
 
 
 class StepLog:
@@ -23,7 +23,8 @@ class StepLog:
         self.count = 0
 
     def add(self, step: int, at: float, f: StepFeatures, accepted: int, plan: float, run: float, apply: float) -> None:
-        self._ring[self.count % len(self._ring)] = (step, at, f.tokens, f.rows, f.reads, f.kv_positions, f.guesses, accepted, plan, run, apply)
+        entry = (step, at, f.tokens, f.rows, f.reads, f.kv_positions, f.guesses, f.kv_held, accepted, plan, run, apply)
+        self._ring[self.count % len(self._ring)] = entry
         self.count += 1
 
     def records(self) -> np.ndarray:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.engine.client import GRAMMAR_FIELD, Grammar
-from headwater.engine.thinking import AfterToken
+from headwater.engine.thinking import CLOSING, AfterThinking, AnyText, Thinking
 from headwater.text.detok import StreamDecoder
 from headwater.text.tokenizer import Tokenizer
 
+ANY = "any"                                                          # kind of a grammar that allows everything
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from headwater.text.grammar import GrammarCompiler, GrammarSpec
+    from headwater.text.reasoning import ReasoningFormat
     from headwater.text.template import ChatTemplate
 
 
@@ -74,16 +79,57 @@ class TextModel:
 
     def compile_grammar(self, grammar: Grammar, width: int) -> Any:
         """A matcher for `worker.masks`. width: columns of the output matrix. Slow; any thread. Raises UserInputError for what is no grammar."""
-        from headwater.text.grammar import GrammarCompiler
+        thinking = grammar.thinking or (None if grammar.after is None else Thinking((grammar.after,)))
+        if grammar.kind == ANY:
+            return AnyText() if thinking is None else AfterThinking(AnyText(), thinking)
+        from headwater.text.grammar import GrammarCompiler, GrammarSpec
 
         if self._compiler is None or self._compiler.width < width:
             self._compiler = GrammarCompiler(self.tokenizer, width)
-        matcher = self._compiler.compile(grammar_spec(grammar), GRAMMAR_FIELD)
-        return matcher if grammar.after is None else AfterToken(matcher, grammar.after)
+        matcher = self._compiler.compile(GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD), GRAMMAR_FIELD)
+        return matcher if thinking is None else AfterThinking(matcher, thinking)
+
+    # -- thinking ------------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def reasoning(self) -> ReasoningFormat | None:
+        """The markers of thinking in the model's chat template, None for a model without."""
+        from headwater.text.reasoning import detect_format
+
+        source = self.template.source if self.template_file is not None else self.tokenizer.chat_template
+        return detect_format(source)
+
+    def markers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids of (what opens thinking, what ends it). For a model without markers: nothing opens it, a cue for the answer ends it."""
+        from headwater.text.reasoning import TWO_STAGE
+
+        form = self.reasoning or TWO_STAGE
+        return self._marker(form.start), self._marker(form.end)
+
+    def think(self, prompt: Sequence[int] | np.ndarray, budget: int, grammar: Grammar | None = None) -> Grammar | None:
+        """`grammar` (or none) behind at most `budget` tokens of thinking, then the closing text and the end marker are forced.
+
+        A prompt in which thinking has ended gives `grammar` back. Models without markers think for exactly `budget` tokens (or until they write the
+        cue themselves), cannot end their turn meanwhile, and then get the cue for the answer: a prompt in two stages.
+        """
+        form, (start, end) = self.reasoning, self.markers()
+        if form is None:
+            thinking = Thinking(end, budget, end, withheld=self.stop_ids)
+        else:
+            tail = self.tokenizer.decode([int(t) for t in prompt[-64:]], skip_special=False)
+            if tail.rstrip().endswith(form.end):
+                return grammar
+            opened = form.starts_open or (form.start in tail and form.end not in tail[tail.rfind(form.start) :])
+            closing = (*self.tokenizer.encode(CLOSING, add_special=False), *end)
+            thinking = Thinking(end, budget, closing, () if opened else start)
+        return Grammar(ANY, None, thinking=thinking) if grammar is None else replace(grammar, after=None, thinking=thinking)
+
+    def _marker(self, text: str) -> tuple[int, ...]:
+        return tuple(self.tokenizer.encode(text, add_special=False))
 
 
-def grammar_spec(grammar: Grammar) -> GrammarSpec:
+def grammar_spec(grammar: Grammar) -> GrammarSpec | None:
     """Cheap checks. Raises UserInputError where `source` cannot be what `kind` says."""
     from headwater.text.grammar import GrammarSpec
 
-    return GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD)
+    return None if grammar.kind == ANY else GrammarSpec.of(grammar.kind, grammar.source, GRAMMAR_FIELD)

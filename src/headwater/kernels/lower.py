@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from headwater.kernels.program import KVArrays, Op, Program, Rows, StateArrays, Step
+from headwater.kernels.select import Selection
 
-KV_FORMATS = {"f16": 0, "q8": 1}          # numbers of csrc/attend/attend.h
+KV_FORMATS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3}          # numbers of csrc/attend/attend.h
 BLOCK_META_BYTES = 16                      # sizeof(BlockMeta) in csrc/linear/quant.h
 SINGLE_USE_OUTPUTS = ("linear",)           # producers whose output an `add` may take over
 
@@ -52,8 +53,8 @@ class NativeProgram:
         """Seconds by kind of operation since the last call."""
         return dict(self._native.take_seconds())
 
-    def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None) -> np.ndarray:
-        """-> float32[n_reads, dim]. One native call; keys, values and states of the step are written.
+    def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | None = None) -> np.ndarray:
+        """-> float32[n_reads, dim]. One native call; keys, values and states of the step are written. selection: who reads only part of the cache.
 
         Raises ValueError when the step does not fit the model or the cache.
         """
@@ -64,7 +65,7 @@ class NativeProgram:
         return self._native.run(
             _ints(step.tokens), _ints(step.positions), _ints(step.row_start), _ints(step.reads),
             None if step.state_in is None else _ints(step.state_in), None if step.state_out is None else _ints(step.state_out),
-            groups, {} if states is None else states.arrays)
+            groups, {} if states is None else states.arrays, selection)
 
 
 def _ints(a: np.ndarray) -> np.ndarray:

@@ -88,6 +88,7 @@ class Step:
     tokens, positions: int32[n]; row_start: int32[rows + 1]; reads: int32[n_reads], indices into the n tokens.
     tables: per cache group int32[rows, width]; tables[g][r, p // 16] is the block of position p, -1 where nothing is kept.
     state_in, state_out: int32[rows], slots of recurrent state to read (-1 = zeros) and to write.
+    border: int32[rows], the position from which on a row's queries may read selectively (its prompt's length).
     """
 
     tokens: np.ndarray
@@ -97,6 +98,7 @@ class Step:
     tables: list[np.ndarray]
     state_in: np.ndarray | None = None
     state_out: np.ndarray | None = None
+    border: np.ndarray | None = None
 
 
 @dataclass(slots=True)

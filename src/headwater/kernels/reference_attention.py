@@ -7,50 +7,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.kernels.kv_formats import block_bytes, get, put
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
-
-Q8_CHANNELS = 32                  # channels of a token that share one scale in format 'q8'
 
 
 def new_cache(layers: int, blocks: int, kv_heads: int, head_dim: int, format: str = "f16") -> KVArrays:
     """A zeroed cache of one group.
 
     'f16': k float16[layers, blocks, kv_heads, head_dim, 16], v float16[layers, blocks, kv_heads, 16, head_dim].
-    'q8': k and v uint8[layers, blocks, kv_heads, 16 · head_dim + 2 · 16 · ceil(head_dim / 32)]: the int8 values in the same order, then
-    the float16 scales, of k as [ceil(head_dim / 32)][16 positions], of v as [16 positions][ceil(head_dim / 32)].
+    Coded formats (`kv_formats.py`): k and v uint8[layers, blocks, kv_heads, bytes]: the codes in the same order, then the scales, of
+    'q8': of k as [ceil(head_dim / 32)][16 positions], of v as [16 positions][ceil(head_dim / 32)].
     """
     if format == "f16":
         return KVArrays(np.zeros((layers, blocks, kv_heads, head_dim, BLOCK_TOKENS), np.float16),
                         np.zeros((layers, blocks, kv_heads, BLOCK_TOKENS, head_dim), np.float16), format)
-    if format == "q8":
-        shape = (layers, blocks, kv_heads, BLOCK_TOKENS * head_dim + 2 * BLOCK_TOKENS * q8_groups(head_dim))
-        return KVArrays(np.zeros(shape, np.uint8), np.zeros(shape, np.uint8), format)
-    raise ValueError(f"KV format: '{format}' is unknown (f16 or q8)")
-
-
-def q8_groups(head_dim: int) -> int:
-    """How many scales a token's head has in format 'q8'."""
-    return -(-head_dim // Q8_CHANNELS)
-
-
-def quantise_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x f32[..., head_dim] -> int8[..., head_dim], float16 scales [..., groups].
-
-    scale = float16(amax / 127), at most 65504 and at least float16(amax / 127) rounded up to keep |value| ≤ 127 by clipping;
-    value = round to nearest even of x / scale.
-    """
-    head_dim = x.shape[-1]
-    values = np.zeros(x.shape, np.int8)
-    scales = np.zeros((*x.shape[:-1], q8_groups(head_dim)), np.float16)
-    for g in range(q8_groups(head_dim)):
-        part = x[..., g * Q8_CHANNELS:(g + 1) * Q8_CHANNELS].astype(np.float32)
-        scale = np.minimum(np.abs(part).max(-1) / np.float32(127), np.float32(65504)).astype(np.float16)
-        scales[..., g] = scale
-        wide = scale.astype(np.float32)[..., None]
-        inverse = np.divide(np.float32(1), wide, out=np.zeros_like(wide), where=wide > 0)
-        values[..., g * Q8_CHANNELS:(g + 1) * Q8_CHANNELS] = np.clip(np.rint(part * inverse), -127, 127)
-    return values, scales
+    shape = (layers, blocks, kv_heads, block_bytes(format, head_dim))
+    return KVArrays(np.zeros(shape, np.uint8), np.zeros(shape, np.uint8), format)
 
 
 def write_kv(step: Step, cache: KVArrays, spec: Attend, k: np.ndarray, v: np.ndarray) -> None:
@@ -66,20 +39,8 @@ def write_kv(step: Step, cache: KVArrays, spec: Attend, k: np.ndarray, v: np.nda
             cache.k[spec.layer, block, :, :, slot] = k[t].astype(np.float16)
             cache.v[spec.layer, block, :, slot, :] = v[t].astype(np.float16)
             continue
-        for array, x, channel_major in ((cache.k, k[t], True), (cache.v, v[t], False)):
-            values, scales = quantise_q8(x)
-            stored, stored_scales = _q8_views(array[spec.layer, block], spec.head_dim, channel_major)
-            stored[:, slot], stored_scales[:, slot] = values, scales
-
-
-def _q8_views(block: np.ndarray, head_dim: int, channel_major: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Views of one block uint8[kv_heads, bytes] as int8[kv_heads, 16, head_dim] and float16[kv_heads, 16, groups]."""
-    split = BLOCK_TOKENS * head_dim
-    values, scales = block[:, :split].view(np.int8), block[:, split:].view(np.float16)
-    if channel_major:
-        return (values.reshape(-1, head_dim, BLOCK_TOKENS).transpose(0, 2, 1),
-                scales.reshape(-1, q8_groups(head_dim), BLOCK_TOKENS).transpose(0, 2, 1))
-    return values.reshape(-1, BLOCK_TOKENS, head_dim), scales.reshape(-1, BLOCK_TOKENS, q8_groups(head_dim))
+        put(cache.k[spec.layer, block], cache.format, slot, k[t], key=True)
+        put(cache.v[spec.layer, block], cache.format, slot, v[t], key=False)
 
 
 def gather_kv(table: np.ndarray, cache: KVArrays, spec: Attend, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,10 +52,8 @@ def gather_kv(table: np.ndarray, cache: KVArrays, spec: Attend, lo: int, hi: int
             keys.append(cache.k[spec.layer, block, :, :, slot].astype(np.float64))
             values.append(cache.v[spec.layer, block, :, slot, :].astype(np.float64))
             continue
-        for out, array, channel_major in ((keys, cache.k, True), (values, cache.v, False)):
-            stored, scales = _q8_views(array[spec.layer, block], spec.head_dim, channel_major)
-            wide = np.repeat(scales[:, slot].astype(np.float64), Q8_CHANNELS, axis=-1)[:, :spec.head_dim]
-            out.append(stored[:, slot].astype(np.float64) * wide)
+        keys.append(get(cache.k[spec.layer, block], cache.format, slot, spec.head_dim, key=True))
+        values.append(get(cache.v[spec.layer, block], cache.format, slot, spec.head_dim, key=False))
     return np.stack(keys), np.stack(values)
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.core.errors import FormatError
+from headwater.core.errors import FormatError, UserInputError
 from headwater.core.kvspec import CacheGroup, KVSpec, StateSpec
 from headwater.model.rope import SCALINGS, RopeConfig
 
@@ -105,9 +105,16 @@ class ModelConfig:
         return FormatError(f"{self.label}: {field} {what}", field=field)
 
     def kvspec(self, kv_format: str = "f16") -> KVSpec:
-        """What this model must remember. Groups: layers that see everything first, then one group per window width."""
+        """What this model must remember. Groups: layers that see everything first, then one group per window width.
+
+        Under formats of four bits, window layers stay at eight: they are small, and the newest tokens weigh most.
+        """
+        if kv_format in ("fp4", "int4") and self.head_dim % 32:
+            raise UserInputError(f"--kv-format {kv_format}: wants heads of a multiple of 32 channels, the model's have {self.head_dim}", "kv_format")
+        windowed = "q8" if kv_format in ("fp4", "int4") else kv_format
         groups = tuple(
-            CacheGroup("window" if w else "full", n, self.kv_heads, self.head_dim, w, kv_format) for w, n in self._group_sizes().items()
+            CacheGroup("window" if w else "full", n, self.kv_heads, self.head_dim, w, windowed if w else kv_format)
+            for w, n in self._group_sizes().items()
         )
         n, d = self.kinds.count("delta"), self.delta
         if not n or d is None:

@@ -11,13 +11,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from headwater.obs.names import COUNTERS, GAUGES, HISTOGRAMS, PREFIX
+from headwater.obs.speculation import drafting
 
 
 @dataclass(slots=True)
 class Watch:
-    """Times of one request. first, last: per choice index."""
+    """Times of one request. queued: seconds until it was admitted; first, last: per choice index."""
 
     arrival: float
+    queued: float
     first: dict[int, float]
     last: dict[int, float]
     counts: dict[int, int]
@@ -54,10 +56,17 @@ class Meter:
                 metric = family(PREFIX + name, text, labels=["model_name"])
                 metric.add_metric([self._model], values[name])
                 yield metric
+        yield from drafting(s, self._model)
 
     def arrived(self, request_id: str, prompt_tokens: int) -> None:
-        self._watches[request_id] = Watch(self._clock(), {}, {}, {})
+        self._watches[request_id] = Watch(self._clock(), 0.0, {}, {}, {})
         self._histograms["request_prompt_tokens"].observe(prompt_tokens)
+
+    def admitted(self, request_id: str, queued: float, cached_tokens: int) -> None:
+        w = self._watches.get(request_id)
+        if w is not None:
+            w.queued = queued
+            self._histograms["request_queue_time_seconds"].observe(queued)
 
     def delta(self, request_id: str, choice: int, tokens: int, finish: str | None) -> None:
         """One delta of one choice went out."""
@@ -70,6 +79,7 @@ class Meter:
             else:
                 w.first[choice] = now
                 self._histograms["time_to_first_token_seconds"].observe(now - w.arrival)
+                self._histograms["request_prefill_time_seconds"].observe(max(now - w.arrival - w.queued, 0.0))
             w.last[choice] = now
             w.counts[choice] = w.counts.get(choice, 0) + tokens
         if finish:
@@ -77,6 +87,8 @@ class Meter:
             self._histograms["e2e_request_latency_seconds"].observe(now - w.arrival)
             n = w.counts.get(choice, 0)
             self._histograms["request_generation_tokens"].observe(n)
+            if n:
+                self._histograms["request_decode_time_seconds"].observe(w.last[choice] - w.first[choice])
             if n > 1:
                 self._histograms["request_time_per_output_token_seconds"].observe((w.last[choice] - w.first[choice]) / (n - 1))
 

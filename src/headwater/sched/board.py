@@ -63,7 +63,7 @@ class Board:
         decoding = int(np.count_nonzero(rows.alive & (rows.known - rows.done <= 1)))
         tokens = int(self.queue.known[self.queue.alive].sum()) if self.queue.count else 0
         n = min(self.policy.tokens, self.caps.max_step_tokens)
-        rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2)), 1e-9) if self.cost else 1000.0
+        rate = n / max(self.cost.step_seconds(StepFeatures(n, 1, 1, n * n // 2, 0, n)), 1e-9) if self.cost else 1000.0
         return LoadView(self.queue.count, rows.count, decoding, tokens, self.kv.room / max(self.kv.nodes.total, 1), rate)
 
     @staticmethod
@@ -80,7 +80,7 @@ class Board:
     @staticmethod
     def output(seq: Seq, ids: np.ndarray, *, finish: FinishReason | None = None, stop_id: int | None = None, error: str | None = None,
                retry_after: float | None = None, reads: ReadResult | None = None) -> Output:
-        return Output(seq.request.request_id, ids, None, reads, finish, stop_id, error, retry_after, max(seq.cached, 0), seq.computed)
+        return Output(seq.request.request_id, ids, None, reads, finish, stop_id, error, retry_after, max(seq.cached, 0), seq.computed, seq.queued)
 
     # ---- the life of a row ------------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Board:
         self.queue.add(seq)
         self.changed = True
 
-    def enter(self, seq: Seq, chain: Chain, start: int) -> int:
+    def enter(self, seq: Seq, chain: Chain, start: int, now: float) -> int:
         """A waiting request becomes a running row whose first `start` tokens have state."""
         self.queue.remove(seq.row)
         row = self.rows.add(seq)
@@ -102,11 +102,16 @@ class Board:
         self.rows.want[row] = (Want.SAMPLE | (Want.MASK if seq.request.mask else Want.NONE)) if draws else Want.NONE
         if seq.cached < 0:
             seq.cached = seq.counted = min(start, seq.prompt_len)
+            seq.queued = max(now - seq.request.arrival, 0.0)
             self.count.cached += seq.cached
             self.count.forks += start > 0
         self.rows.reached[row] = max(seq.reached, start)
         self.forest.announce(seq, start)
         return row
+
+    def shared(self, seq: Seq, done: int) -> int:
+        """How many of `done` tokens may serve others: a generated token that read only part of the cache wrote what is its row's own."""
+        return min(done, seq.prompt_len) if self.caps.attend else done
 
     def commit_all(self, idx: np.ndarray, now: float) -> None:
         """Publish the blocks that became full in these rows, and free what no query reads any more."""
@@ -116,7 +121,9 @@ class Board:
             seq = rows.at(row)
             chain = seq.chain
             assert chain is not None
-            if not chain.private and not seq.pending and done // block == chain.published + 1:
+            if self.shared(seq, done) < done:
+                self.forest.settle(seq, self.kv.commit(chain, rows.tokens[row], self.shared(seq, done)))
+            elif not chain.private and not seq.pending and done // block == chain.published + 1:
                 one.append((seq, chain))
             else:
                 self.forest.settle(seq, self.kv.commit(chain, rows.tokens[row], done))
@@ -141,7 +148,7 @@ class Board:
         done, known = int(self.rows.done[row]), int(self.rows.known[row])
         seq.known = self.rows.tokens[row, :known].copy()
         if publish or hold:
-            self.kv.finish(chain, seq.known, done, now)
+            self.kv.finish(chain, seq.known, self.shared(seq, done), now)
         self.forest.retract(seq)
         if hold:
             self.kv.hold(chain, 1)

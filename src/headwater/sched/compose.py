@@ -46,7 +46,8 @@ class StepBuilder:
     def with_chunk(self, done: int, n: int, reads: int) -> StepFeatures:
         """Features of the step if n more tokens after position `done` joined it."""
         f = self.features
-        return StepFeatures(f.tokens + n, f.rows + 1, f.reads + reads, f.kv_positions + n * done + n * (n + 1) // 2, f.guesses)
+        return StepFeatures(f.tokens + n, f.rows + 1, f.reads + reads, f.kv_positions + n * done + n * (n + 1) // 2, f.guesses,
+                            f.kv_held + done + n)
 
     def add_chunk(self, row: int, n: int) -> None:
         rows = self.board.rows
@@ -59,7 +60,7 @@ class StepBuilder:
         n, done = 1 + extra, rows.done[idx].astype(np.int64)
         total = int(n.sum())
         self.features = StepFeatures(f.tokens + total, f.rows + len(idx), f.reads + total, f.kv_positions + int((n * done + n * (n + 1) // 2).sum()),
-                                     f.guesses + int(extra.sum()))
+                                     f.guesses + int(extra.sum()), f.kv_held + int((n + done).sum()))
         self.single, self.guesses = idx.astype(np.int32), guesses
 
     def grew(self, row: int, before: int) -> None:

@@ -67,8 +67,12 @@ class Forest:
         """A running row whose unpublished block may continue what the index knows."""
         for other in (seq.source, seq.blocked):
             if other is not None and other.stage == Stage.RUNNING and self.rows.settled[other.row] and other.chain is not None:
-                return other.chain, self.rows.tokens[other.row, : self.rows.done[other.row]]
+                return other.chain, self.rows.tokens[other.row, : self._lendable(other, int(self.rows.done[other.row]))]
         return None
+
+    def _lendable(self, seq: Seq, tokens: int) -> int:
+        """How many of its first tokens others may start from: all, but under a selective policy nothing that it generated."""
+        return min(tokens, seq.prompt_len) if self.kv.caps.attend else tokens
 
     def wait_for(self, seq: Seq, length: int, cap: int) -> bool:
         """Block `seq`, of which the cache knows `length` tokens, on a running row that will soon know more of it. True when blocked."""
@@ -76,7 +80,7 @@ class Forest:
         other = self.pending.get(seq.keys[m]) if m < len(seq.keys) else None
         if other is None or other is seq or other.stage != Stage.RUNNING or other.identity != seq.identity:
             return False
-        shared = common_prefix(seq.known[:cap], self.rows.tokens[other.row, : self.rows.known[other.row]])
+        shared = common_prefix(seq.known[:cap], self.rows.tokens[other.row, : self._lendable(other, int(self.rows.known[other.row]))])
         if shared - length < self.share or self.reached(other) >= shared:
             return False
         seq.blocked, seq.blocked_pos = other, shared

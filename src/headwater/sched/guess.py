@@ -2,56 +2,46 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import insort
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
+from headwater.core.drafting import DraftCounts, DraftPass
 from headwater.core.executor import CostModel
-from headwater.core.plan import Ragged, StepFeatures
-from headwater.policies.draft.api import Drafter
+from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult
+from headwater.core.request import Output
+from headwater.policies.draft.api import NOTHING, Draft, Drafter, Forks, TakesForced, members
 from headwater.sched.seq import Seq
 from headwater.sched.table import Rows
 
 BUCKETS = (0, 4, 8, 16, 32)       # lower ends of the match lengths that share one acceptance estimate
 FADE = 0.9                        # weight of the past in an acceptance estimate, per draft
 START = 0.6                       # acceptance believed before any draft was checked
-FLOOR = 0.35                      # below this acceptance of the first token a row only probes
+SURE = {"forced": 0.97}           # and where the source has its own reasons
+FLOOR = 0.35                      # below this acceptance of the first token a source only probes in this row
 PROBE_EVERY = 64                  # passes between two probes of a row that guesses in vain
 LONGEST = 32                      # guesses per row and pass
-
-
-@dataclass(slots=True)
-class DraftCounts:
-    """What drafting did so far. by_position[i]: (drafted, accepted) at place i of a draft; lengths: how often a draft was so long."""
-
-    passes: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    by_position: np.ndarray = field(default_factory=lambda: np.zeros((LONGEST, 2), np.int64))
-    lengths: Counter[int] = field(default_factory=Counter)
-
-    @property
-    def alpha(self) -> float:
-        """Accepted per drafted token."""
-        return self.accepted / self.drafted if self.drafted else 0.0
+NO_IDS = np.zeros(0, np.int32)
 
 
 @dataclass(slots=True)
 class _RowState:
     name: int                     # what the drafter calls the row; never reused
     seq: Seq
+    drafter: Drafter              # all of them for a client's row, the one that forks for its own
     fed: int                      # tokens the drafter knows
-    guess: np.ndarray             # the draft that is out, empty if none
-    match: int = 0
-    alpha: float = START          # chance that the first guess holds, this row
+    match: int = 0                # of the draft that is out, and its source
+    source: str = ""
+    alphas: dict[str, float] = field(default_factory=dict)          # chance that the first guess of a source holds, this row
     idle: int = 0                 # passes since the last draft
 
 
 class Guesser:
     """The `guess` of a scheduler. drafter: a resident of the room `draft`; cost: prices one more guessed token (None = a quarter of a plain step).
 
-    The scheduler sets `rows` before the first call.
+    The scheduler sets `rows` before the first call, and reports every applied step to `verified`. counts: totals since the start.
     """
 
     def __init__(self, drafter: Drafter, cost: CostModel | None = None) -> None:
@@ -59,40 +49,72 @@ class Guesser:
         self.cost = cost
         self.rows: Rows | None = None
         self.counts = DraftCounts()
+        self.forker = next((d for d in members(drafter) if isinstance(d, Forks)), None)
+        self.children: dict[str, int] = {}                          # request id of a drafter's fork -> its key
         self._states: dict[int, _RowState] = {}                     # by table row
         self._names = 0
-        self._by_match = np.full(len(BUCKETS), START)               # chance that the first guess of such a match holds, all rows
+        self._by_match: dict[tuple[str, int], float] = {}           # (source, bucket) -> chance that the first guess holds, all rows
+        self._passes: dict[str, DraftPass] = {}                     # of the step that is being applied, by request id
+        self._forced: dict[int, tuple[Seq, np.ndarray]] = {}        # table row -> what its grammar wants next
 
     def __call__(self, idx: np.ndarray, most: np.ndarray) -> Ragged:
         """idx, most: int32[rows]: decoding table rows and the most guesses each may get -> guesses per row."""
         assert self.rows is not None
-        self._forget()
-        self.counts.passes += len(idx)
+        self.forget()
         price = self._price(idx)
         drafts = [self._draft(int(row), int(limit), price) for row, limit in zip(idx, most, strict=True)]
-        return Ragged.of(drafts)
+        self._forced.clear()
+        return Ragged.of(drafts) if any(map(len, drafts)) else Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32))
+
+    def verified(self, plan: StepPlan, result: StepResult) -> None:
+        """A step is about to be applied: count, and learn from the drafts that were checked."""
+        assert self.rows is not None
+        drawn = np.diff(result.tokens.start).tolist()
+        self._passes.clear()
+        for i, (row, n) in enumerate(zip(plan.rows.tolist(), plan.n_guess.tolist(), strict=True)):
+            seq = self.rows.seqs[row]
+            if seq is None or i in result.failed:
+                continue
+            if i in result.forced:
+                self._forced[row] = seq, result.forced[i]
+            s = self._states.get(row)
+            if s is None or s.seq is not seq or not drawn[i]:
+                continue
+            held = n - int(plan.n_new[i] - result.n_ok[i])
+            if n:
+                self._learn(s, n, held)
+            if seq.request.request_id not in self.children:
+                self.counts.add(n, held, drawn[i], s.source)
+                self._passes[seq.request.request_id] = DraftPass(n, held, s.source if n else "")
+
+    def attach(self, outputs: list[Output]) -> None:
+        """Say with each output of the step what was checked for it."""
+        for out in outputs:
+            out.draft = self._passes.get(out.request_id)
 
     def _draft(self, row: int, limit: int, price: float) -> np.ndarray:
         s = self._catch_up(row)
-        s.guess = s.guess[:0]
-        probing = s.alpha < FLOOR
-        if limit < 1 or (probing and s.idle < PROBE_EVERY):
+        draft = self._proposed(s, row, min(limit, LONGEST)) if limit > 0 else NOTHING
+        if not len(draft.ids) or (s.idle < PROBE_EVERY and self._alpha(s, draft.source, draft.match) < FLOOR):
             s.idle += 1
-            return s.guess
-        draft = self.drafter.propose(s.name, min(limit, LONGEST))
-        length = min(len(draft.ids), self._length(s, draft.match, price), 1 if probing else LONGEST)
+            return NO_IDS
+        length = min(len(draft.ids), self._length(s, draft, price))
         s.idle = 0 if length else s.idle + 1
-        s.guess, s.match = draft.ids[:length].astype(np.int32), draft.match
-        if length:
-            self.counts.drafted += length
-            self.counts.by_position[:length, 0] += 1
-            self.counts.lengths[length] += 1
-        return s.guess
+        s.match, s.source = draft.match, draft.source
+        return draft.ids[:length].astype(np.int32, copy=False)
 
-    def _length(self, s: _RowState, match: int, price: float) -> int:
+    def _proposed(self, s: _RowState, row: int, most: int) -> Draft:
+        if self._forced and row in self._forced and isinstance(s.drafter, TakesForced):
+            seq, ids = self._forced[row]
+            if seq is s.seq:
+                s.drafter.force(s.name, ids)
+        return s.drafter.propose(s.name, most)
+
+    def _length(self, s: _RowState, draft: Draft, price: float) -> int:
         """Guesses until the chance that one more holds is worth less than it costs; price in plain row-steps."""
-        alpha = min(0.98, 0.5 * (s.alpha + float(self._by_match[_bucket(match)])))
-        if s.alpha < FLOOR:
+        own = self._alpha(s, draft.source, draft.match)
+        alpha = min(0.98, 0.5 * (own + self._seen(draft.source, draft.match)))
+        if own < FLOOR:
             return 1
         if alpha <= price:
             return 0
@@ -105,47 +127,71 @@ class Guesser:
         assert self.rows is not None
         n = len(idx)
         context = int(self.rows.known[idx].sum())
-        plain = self.cost.step_seconds(StepFeatures(n, n, n, context))
-        more = self.cost.step_seconds(StepFeatures(n + 4 * n, n, n + 4 * n, 5 * context, 4 * n))
+        plain = self.cost.step_seconds(StepFeatures(n, n, n, context, 0, context))
+        more = self.cost.step_seconds(StepFeatures(n + 4 * n, n, n + 4 * n, 5 * context, 4 * n, context))
         return max(0.01, (more - plain) / (4 * n) / (plain / n)) if plain > 0 else 0.25
 
     def _catch_up(self, row: int) -> _RowState:
-        """Tell the drafter what the row has drawn, and learn from the draft that was out."""
+        """Tell the drafter what the row has drawn."""
         assert self.rows is not None
         seq, known = self.rows.at(row), int(self.rows.known[row])
         s = self._states.get(row)
         if s is None or s.seq is not seq or known < s.fed:
             if s is not None:
-                self.drafter.end(s.name)
-            s = self._states[row] = _RowState(self._names, seq, known, np.zeros(0, np.int32))
-            self._names += 1
-            self.drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
-            return s
-        new = self.rows.tokens[row, s.fed : known].copy()
-        if len(s.guess) and len(new):
-            self._learn(s, new)
-        if len(new):
-            self.drafter.extend(s.name, new)
+                s.drafter.end(s.name)
+            return self._begin(row, seq, known)
+        if known > s.fed:
+            s.drafter.extend(s.name, self.rows.tokens[row, s.fed : known].copy())
             s.fed = known
         return s
 
-    def _learn(self, s: _RowState, new: np.ndarray) -> None:
-        k = min(len(s.guess), len(new))
-        wrong = np.flatnonzero(s.guess[:k] != new[:k])
-        held = int(wrong[0]) if len(wrong) else k
-        self.counts.accepted += held
-        self.counts.by_position[:held, 1] += 1
-        rate = held / (held + 1) if held < len(s.guess) else 1.0     # maximum likelihood of a geometric run, cut off at the draft's end
-        s.alpha = FADE * s.alpha + (1 - FADE) * rate if held else FADE * FADE * s.alpha
-        b = _bucket(s.match)
-        self._by_match[b] = FADE * self._by_match[b] + (1 - FADE) * rate
+    def _begin(self, row: int, seq: Seq, known: int) -> _RowState:
+        assert self.rows is not None
+        key, drafter = self.children.get(seq.request.request_id), self.drafter
+        if key is not None and self.forker is not None:
+            drafter = cast(Drafter, self.forker)
+        s = self._states[row] = _RowState(self._names, seq, drafter, known)
+        self._names += 1
+        drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
+        if self.forker is not None:
+            if key is not None:
+                self.forker.adopt(s.name, key)
+            for pos in self.forker.points(s.name):
+                if pos not in seq.borders and pos > known:
+                    insort(seq.borders, pos)
+        return s
 
-    def _forget(self) -> None:
+    def _alpha(self, s: _RowState, source: str, match: int) -> float:
+        """Chance that the source's first guess holds in this row; a row that knows nothing yet believes the others where they saw little hold."""
+        return s.alphas.get(source, min(SURE.get(source, START), self._seen(source, match)))
+
+    def _seen(self, source: str, match: int) -> float:
+        """Chance that the first guess of such a match holds, all rows."""
+        return self._by_match.get((source, _bucket(match)), SURE.get(source, START))
+
+    def _learn(self, s: _RowState, drafted: int, held: int) -> None:
+        rate = held / (held + 1) if held < drafted else 1.0          # maximum likelihood of a geometric run, cut off at the draft's end
+        own = self._alpha(s, s.source, s.match)
+        if held and own < FLOOR:
+            own = FLOOR                                             # a probe that holds buys further tries, however often it failed before
+        s.alphas[s.source] = FADE * own + (1 - FADE) * rate if held else FADE * FADE * own
+        key = s.source, _bucket(s.match)
+        self._by_match[key] = FADE * self._seen(s.source, s.match) + (1 - FADE) * rate
+
+    def forget(self) -> None:
         """Rows that have left; what they drew may serve others."""
         assert self.rows is not None
         gone = [row for row, s in self._states.items() if self.rows.seqs[row] is not s.seq]
         for row in gone:
-            self.drafter.end(self._states.pop(row).name)
+            s = self._states.pop(row)
+            last = s.seq.known[s.fed :]                             # drawn in the step with which it left
+            if len(last):
+                s.drafter.extend(s.name, last)
+            s.drafter.end(s.name)
+
+    def seq(self, name: int) -> Seq | None:
+        """The sequence that the drafters call `name`, while it has a row."""
+        return next((s.seq for s in self._states.values() if s.name == name), None)
 
 
 def _bucket(match: int) -> int:

@@ -204,13 +204,13 @@ class Planner:
         """The most tokens (at most n) with which the step stays within its seconds; the first prompt of a step gets a few in any case."""
         cost = self.board.cost
         least = min(n, _LEAST) if not build.chunks else 0
-        if cost is None or n <= least or cost.step_seconds(build.with_chunk(done, n, int(n == pending))) <= budget.seconds:
+        if cost is None or n <= least or cost.bound_seconds(build.with_chunk(done, n, int(n == pending))) <= budget.seconds:
             return n
         build.full = True
         low, high = least, n                                        # low fits or is granted, high does not fit
         while high - low > max(1, low // 16):
             middle = (low + high) // 2
-            if cost.step_seconds(build.with_chunk(done, middle, 0)) <= budget.seconds:
+            if cost.bound_seconds(build.with_chunk(done, middle, 0)) <= budget.seconds:
                 low = middle
             else:
                 high = middle
@@ -256,7 +256,7 @@ class Planner:
         if begun is None:
             return False
         n = min(n, begun.chain.n * kv.block - found.start)
-        row = board.enter(seq, begun.chain, found.start)
+        row = board.enter(seq, begun.chain, found.start, now)
         build.add_join(seq, begun, kv.blocks_for(found.start))
         build.add_chunk(row, n)
         return True

@@ -16,6 +16,7 @@ from headwater.sched.board import Board, Counters
 from headwater.sched.check import violations
 from headwater.sched.guess import Guesser
 from headwater.sched.planner import Guess, Planner
+from headwater.sched.selfdraft import SelfDrafts
 from headwater.sched.seq import Seq, Stage
 from headwater.sched.settle import Settler
 
@@ -35,14 +36,22 @@ class Scheduler:
         self.caps = caps
         self.kv = KVManager(caps, evict_policy, producer, block)
         self._board = Board(caps, sched_policy, self.kv, cost)
-        self.guesser = guess if isinstance(guess, Guesser) else None
-        if self.guesser is not None:
-            self.guesser.rows = self._board.rows
-        self._planner = Planner(self._board, guess)
+        self._planner = Planner(self._board, None)
+        self.draft_with(guess)
         self._settler = Settler(self._board)
         self._flight: StepPlan | None = None
         self._step = 0
         self.kv.wanted = self._wanted
+
+    def draft_with(self, guess: Guess | None) -> None:
+        """Who proposes draft tokens from now on (None = nobody). Only while nothing runs."""
+        assert not self._board.rows.count, "rows are running: their drafts belong to somebody else"
+        self._planner.guess = guess
+        self.guesser = guess if isinstance(guess, Guesser) else None
+        self.selfdrafts: SelfDrafts | None = None
+        if self.guesser is not None:
+            self.guesser.rows = self._board.rows
+            self.selfdrafts = SelfDrafts(self._board, self.guesser, self._arrive, self._cancel)
 
     # ---- events -----------------------------------------------------------------------------------------------------------------
 
@@ -151,13 +160,19 @@ class Scheduler:
         if plan is None or result.step != plan.step:
             return self.drain()
         self._flight = None
+        if self.guesser is not None:
+            self.guesser.verified(plan, result)
         outputs = self._settler.apply(plan, self._planner.borders, result, now)
+        if self.guesser is not None and self.selfdrafts is not None:
+            self.guesser.attach(outputs)
+            outputs = self.selfdrafts.take(outputs)
+            self.selfdrafts.turn(now)
         return self.drain() + outputs
 
     def drain(self) -> list[Output]:
         """Outputs that no step brought."""
         out, self._board.outbox = self._board.outbox, []
-        return out
+        return out if self.selfdrafts is None else self.selfdrafts.take(out)
 
     def wake_at(self) -> float | None:
         """When to call `plan` again without an event: the earliest deadline of a waiting request."""

@@ -25,7 +25,8 @@ class Seq:
     """row: table row while running, queue row while waiting. known: int32 tokens it should have (up to date only while not running).
 
     drawn: tokens yielded. reached: most tokens whose state was ever valid, up to the last time it left a row. cached (-1 until first admitted),
-    computed: prompt tokens found and computed; counted: their sum so far. source, source_pos: explicit parent and fork position. blocked,
+    computed: prompt tokens found and computed; counted: their sum so far. queued: seconds until first admitted.
+    source, source_pos: explicit parent and fork position. blocked,
     blocked_pos: waits until that row's state reaches the position. sums, keys: hash sums (uint64) and keys of the prompt's full blocks;
     pending: keys announced as being computed. borders: ascending positions at which a checkpoint is wanted. reads: parts collected so far;
     reads_open: something is still to be read. losses: executor deaths while it ran. doomed: ends at the next step border; keep: published then.
@@ -54,6 +55,7 @@ class Seq:
     reads_open: bool = False
     cached: int = -1
     computed: int = 0
+    queued: float = 0.0
     losses: int = 0
     ready: bool = True
     doomed: bool = False

@@ -100,7 +100,7 @@ class Settler:
                 seq.drawn += 1
                 given = logprobs.get(i) if logprobs else None
                 out.append(Output(seq.request.request_id, flat[first : first + 1], given, None, None, None, None, None,
-                                  seq.cached, seq.computed))
+                                  seq.cached, seq.computed, seq.queued))
             elif good[i]:
                 if seq.reads_open and i in result.reads:
                     seq.reads = _merge(seq.reads, result.reads[i])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,6 +64,18 @@ class Message:
         if self.calls:
             out["tool_calls"] = self.calls
         return out
+
+
+def arguments_object(text: str) -> dict[str, Any]:
+    """The arguments of a call for dialects that carry them as an object; what the model did not finish, or is none, under a name of ours."""
+    try:
+        value = json.loads(text or "{}")
+        if isinstance(value, dict):
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+            return value
+    except (ValueError, RecursionError):
+        pass
+    return {"x_incomplete_json": text}
 
 
 class Assembler:

@@ -17,11 +17,12 @@ from headwater.serve.assemble import Message
 from headwater.serve.chatrun import ChatRun, Said
 from headwater.serve.context import new_id, server_of, usage_object
 from headwater.serve.errors import json_response
+from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.logprobs import chat_content
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.sse import event, stream, unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.post("/v1/chat/completions", response_model=None)
@@ -34,7 +35,8 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     writer = Writer(server.front, body, model, run)
     try:
         if body.stream:
-            return stream(writer.events(), headers)
+            await unless_client_leaves(request, run.begin())
+            return stream(writer.events(), headers, run.aclose)
         return await unless_client_leaves(request, writer.whole(headers))
     except BaseException:
         await run.aclose()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
 from headwater.engine.front import Front, GenerateRequest
+from headwater.engine.thinking import EFFORTS
 from headwater.serve.assemble import Part, Shape
+from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.shape import shape_of
 
@@ -56,8 +58,19 @@ def generate_request(front: Front, body: ChatRequest, shape: Shape) -> GenerateR
     if shape.raw_tokens:                                            # markers of calls and reasoning may be special tokens
         params.skip_special_tokens = False
     ids = render(front, body, shape)
+    budget, grammar = thinking_budget(body, shape), shape.grammar
+    if budget is not None:
+        params = replace(params, thinking_token_budget=budget)       # checks it
+        grammar = front.text.think(ids, budget, grammar)
     salt = body.cache_salt or ""
-    return GenerateRequest(ids, params, grammar=shape.grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+    return GenerateRequest(ids, params, grammar=grammar, priority=body.priority, cache_salt=salt, request_id=body.request_id)
+
+
+def thinking_budget(body: ChatRequest, shape: Shape) -> int | None:
+    """Most tokens of thinking: as asked for, or by the effort where the model thinks apart; None = no bound."""
+    if body.thinking_token_budget is not None:
+        return body.thinking_token_budget if shape.reasons else None
+    return EFFORTS.get(body.reasoning_effort or "") if shape.reasons else None
 
 
 class ChatRun:
@@ -68,6 +81,7 @@ class ChatRun:
         wanted = generate_request(front, body, shape)
         end = front.detokenize(list(wanted.prompt[-64:])) if shape.reasons else ""
         self.running = front.submit(wanted)
+        self._deltas: AsyncIterator[Delta] = self.running
         self.assemblers = [shape.assembler(end) for _ in range(body.n or 1)]
         self.reasons = shape.reasons
 
@@ -80,9 +94,13 @@ class ChatRun:
         """Tokens spent on reasoning; None for models that do not think."""
         return sum(a.reasoning_tokens for a in self.assemblers) if self.reasons else None
 
+    async def begin(self) -> None:
+        """Wait for the first delta, so that a grammar that cannot be, a full queue or a lost engine is a status and no event in a stream."""
+        self._deltas = await begun(self._deltas)
+
     async def said(self) -> AsyncGenerator[Said, None]:
         async with contextlib.aclosing(self.running):
-            async for d in self.running:
+            async for d in self._deltas:
                 assembler = self.assemblers[d.index]
                 parts = assembler.feed(d.text, len(d.token_ids), final=d.finish_reason is not None)
                 yield Said(d.index, parts, d, assembler.finish_reason(d.finish_reason) if d.finish_reason else None)
@@ -91,4 +109,5 @@ class ChatRun:
         await self.running.aclose()
 
     def usage_numbers(self) -> dict[str, Any]:
-        return {"prompt": self.usage.prompt, "completion": self.usage.completion, "cached": self.usage.cached, "reasoning": self.reasoning_tokens}
+        u = self.usage
+        return {"prompt": u.prompt, "completion": u.completion, "cached": u.cached, "reasoning": self.reasoning_tokens, "drafts": u.drafts}

@@ -11,18 +11,20 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from headwater.core.drafting import DraftCounts
 from headwater.core.errors import UserInputError
 from headwater.core.request import TokenLogprobs
 from headwater.engine.choice import Delta
 from headwater.engine.front import Front, GenerateRequest, Stream
 from headwater.serve.context import new_id, server_of, usage_object
 from headwater.serve.errors import json_response
+from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.logprobs import completion_object
-from headwater.serve.merge import merged
+from headwater.serve.merge import begun, merged
 from headwater.serve.schema.completions import CompletionRequest
 from headwater.serve.sse import event, stream, unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @dataclass(slots=True)
@@ -82,7 +84,8 @@ async def completions(request: Request, body: CompletionRequest) -> Response:
             streams.append(server.front.submit(w))
         writer = Writer(server.front, body, model, wanted, streams)
         if body.stream:
-            return stream(writer.events(), headers)
+            await unless_client_leaves(request, writer.begin())
+            return stream(writer.events(), headers, writer.aclose)
         return await unless_client_leaves(request, writer.whole(headers))
     except BaseException:
         for s in streams:
@@ -98,10 +101,20 @@ class Writer:
         self.head = {"id": new_id("cmpl"), "object": "text_completion", "created": int(time.time()), "model": model}
         self.n = body.n or 1
         self.prompt_entries: dict[int, list[TokenLogprobs]] = {}
+        self.deltas = merged(streams)
+
+    async def begin(self) -> None:
+        """Wait for the first delta: what goes wrong before it is a status, no event in a stream."""
+        self.deltas = await begun(self.deltas)
+
+    async def aclose(self) -> None:
+        for s in self.streams:
+            await s.aclose()
 
     def usage(self) -> dict[str, Any]:
         u = [s.usage for s in self.streams]
-        return usage_object(sum(x.prompt for x in u), sum(x.completion for x in u), sum(x.cached for x in u))
+        drafts = DraftCounts.total([x.drafts for x in u if x.drafts is not None])
+        return usage_object(sum(x.prompt for x in u), sum(x.completion for x in u), sum(x.cached for x in u), drafts=drafts)
 
     def echo_text(self, i: int) -> str:
         prompt = self.body.prompts()[i]
@@ -126,7 +139,7 @@ class Writer:
         continuous = self.body.stream_options is not None and self.body.stream_options.continuous_usage_stats
         offsets: dict[tuple[int, int], int] = {}
         echoed: set[tuple[int, int]] = set()
-        async with contextlib.aclosing(merged(self.streams)) as deltas:
+        async with contextlib.aclosing(self.deltas) as deltas:
             async for i, d in deltas:
                 if d.reads is not None:
                     self.prompt_entries[i] = d.reads.prompt
@@ -152,7 +165,7 @@ class Writer:
 
     async def whole(self, headers: dict[str, str]) -> Response:
         pieces = {(i, j): Piece() for i in range(len(self.streams)) for j in range(self.n)}
-        async with contextlib.aclosing(merged(self.streams)) as deltas:
+        async with contextlib.aclosing(self.deltas) as deltas:
             async for i, d in deltas:
                 if d.reads is not None:
                     self.prompt_entries[i] = d.reads.prompt

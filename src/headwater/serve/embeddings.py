@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
@@ -15,23 +16,27 @@ from headwater.core.request import ReadSpec
 from headwater.engine.front import GenerateRequest, Stream
 from headwater.serve.context import server_of
 from headwater.serve.errors import json_response
-from headwater.serve.schema.common import Wire
+from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 MAX_INPUTS = 2048
 
 
 class EmbeddingRequest(Wire):
-    """input: a text, texts, token ids or lists of them. pooling: `mean` over all tokens, or the `last` one."""
+    """input: a text, texts, token ids or lists of them. pooling: `mean` over all tokens, or the `last` one.
+
+    truncate_prompt_tokens: only the last so many tokens of each input count; -1 = as many as the context holds.
+    """
 
     input: str | list[str] | list[int] | list[list[int]]
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: int | None = None
+    dimensions: Int | None = None
     user: str | None = None
     pooling: Literal["mean", "last"] = "mean"
-    truncate_prompt_tokens: int | None = None
+    truncate_prompt_tokens: Int | None = Field(None, ge=-1)
 
     def inputs(self) -> list[str | list[int]]:
         if isinstance(self.input, str):
@@ -56,7 +61,7 @@ async def embeddings(request: Request, body: EmbeddingRequest) -> Response:
     streams: list[Stream] = []
     try:
         for x in inputs:
-            ids = server.front.tokenize(x) if isinstance(x, str) else x
+            ids = _kept(server.front.tokenize(x) if isinstance(x, str) else x, body, server.front.model_info.context)
             streams.append(server.front.submit(GenerateRequest(ids, SamplingParams(max_tokens=1), reads=reads, read_only=True)))
         vectors = await unless_client_leaves(request, _all(streams))
     finally:
@@ -65,6 +70,14 @@ async def embeddings(request: Request, body: EmbeddingRequest) -> Response:
     data = [{"object": "embedding", "index": i, "embedding": _encode(_shape(v, body), body)} for i, v in enumerate(vectors)]
     total = sum(s.usage.prompt for s in streams)
     return json_response({"object": "list", "data": data, "model": model, "usage": {"prompt_tokens": total, "total_tokens": total}}, headers=headers)
+
+
+def _kept(ids: list[int], body: EmbeddingRequest, context: int) -> list[int]:
+    """The tokens that count."""
+    keep = body.truncate_prompt_tokens
+    if keep == 0:
+        raise UserInputError("truncate_prompt_tokens: must be at least 1, or -1 for the context, got 0", field="truncate_prompt_tokens")
+    return ids if keep is None else ids[-(context if keep < 0 else keep) :]
 
 
 async def _all(streams: list[Stream]) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,11 +12,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError
 from headwater.engine.client import EngineLostError
 
 log = logging.getLogger("headwater.serve")
+MAX_MESSAGE = 1000                                                  # characters
 
 
 class NotFoundError(UserInputError):
@@ -26,6 +29,10 @@ class AuthenticationError(UserInputError):
     """No key, or a wrong one."""
 
 
+class MediaTypeError(UserInputError):
+    """The body is said to be something that is not read here."""
+
+
 def status_of(error: BaseException) -> tuple[int, str, str | None]:
     """-> (HTTP status, OpenAI error type, code)."""
     if isinstance(error, AuthenticationError):
@@ -34,6 +41,8 @@ def status_of(error: BaseException) -> tuple[int, str, str | None]:
         return 404, "invalid_request_error", "model_not_found"
     if isinstance(error, ContextLengthError):
         return 400, "invalid_request_error", "context_length_exceeded"
+    if isinstance(error, MediaTypeError):
+        return 415, "invalid_request_error", None
     if isinstance(error, UserInputError | UnicodeEncodeError):
         return 400, "invalid_request_error", None
     if isinstance(error, CapacityError):
@@ -47,12 +56,32 @@ def error_object(error: BaseException) -> dict[str, Any]:
     """`{"error": {message, type, param, code}}`. Unforeseen exceptions show their kind, not their insides."""
     _, kind, code = status_of(error)
     if isinstance(error, HeadwaterError):
-        message = str(error)
+        message = one_line(str(error))
     elif isinstance(error, UnicodeEncodeError):                     # JSON can spell what no encoding can carry; only a request brings it here
         message = f"body: holds a lone surrogate (U+{ord(error.object[error.start]):04X}), which is no text"
     else:
         message = f"internal error ({type(error).__name__}); the server's log has the details"
-    return {"error": {"message": message, "type": kind, "param": getattr(error, "field", None), "code": code}}
+    return {"error": {"message": message, "type": kind, "param": _param(getattr(error, "field", None)), "code": code}}
+
+
+def one_line(message: str) -> str:
+    """The message as one line of bounded length: what it quotes of a request may hold line breaks, or be megabytes."""
+    short = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
+    return short if short.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
+
+
+def _param(field: str | None) -> str | None:
+    return None if field is None else one_line(field)
+
+
+def in_words_of(error: HeadwaterError, names: Mapping[str, str]) -> HeadwaterError:
+    """The error with its field under the name that the dialect has for it, in the message and as the field."""
+    field = getattr(error, "field", None)
+    if isinstance(field, str) and field in names:
+        message = str(error)
+        error.args = (names[field] + message.removeprefix(field) if message.startswith(field) else message,)
+        error.field = names[field]  # type: ignore[attr-defined]
+    return error
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -69,17 +98,28 @@ def error_response(error: BaseException) -> Response:
 
 def plain_error(status: int, message: str, param: str | None = None, code: str | None = None) -> Response:
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status)
+    return json_response({"error": {"message": one_line(message), "type": kind, "param": _param(param), "code": code}}, status)
+
+
+ANTHROPIC_KINDS = {
+    400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 413: "request_too_large", 415: "invalid_request_error",
+    429: "rate_limit_error", 503: "overloaded_error",
+}
 
 
 def in_dialect(request: Request, response: Response) -> Response:
-    """An error that no endpoint saw, in the shape that clients of this path read: Anthropic's below /v1/messages, Ollama's below /api."""
+    """An error that no endpoint saw, in the shape that clients of this path read: Anthropic's, Ollama's, TypeSafe's, else OpenAI's as it came."""
     error = msgspec.json.decode(bytes(response.body))["error"]
-    path = request.url.path
+    path, status = request.url.path, response.status_code
+    keep = {k: v for k, v in response.headers.items() if k in ("retry-after", "allow")}
     if path.startswith("/v1/messages"):
-        return json_response({"type": "error", "error": {"type": error["type"], "message": error["message"]}}, response.status_code)
+        kind = ANTHROPIC_KINDS.get(status, "api_error")
+        return json_response({"type": "error", "error": {"type": kind, "message": error["message"]}}, status, keep)
     if path.startswith("/api/"):
-        return json_response({"error": error["message"]}, response.status_code)
+        return json_response({"error": error["message"]}, status, keep)
+    if path.startswith("/v1/systemone"):
+        kind = "authentication_error" if status == 401 else error["code"] or "unknown"
+        return json_response({"detail": {"message": error["message"], "error_type": kind}}, status, keep)
     return response
 
 
@@ -97,7 +137,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HeadwaterError)
     async def ours(request: Request, error: HeadwaterError) -> Response:
-        return error_response(error)
+        return in_dialect(request, error_response(error))
 
     @app.exception_handler(UnicodeEncodeError)
     async def no_text(request: Request, error: UnicodeEncodeError) -> Response:
@@ -110,19 +150,19 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        errors = list(error.errors())
-        if errors and errors[0].get("type") == "json_invalid":
-            why = errors[0].get("ctx", {}).get("error", "cannot be parsed")
-            return in_dialect(request, plain_error(400, f"body: not valid JSON ({why})"))
-        return in_dialect(request, plain_error(400, *describe_validation(errors)))
+        return in_dialect(request, plain_error(400, *describe_validation(list(error.errors()))))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         message = error.detail if error.status_code != 404 else f"{request.url.path}: no such endpoint"
         response = in_dialect(request, plain_error(error.status_code, str(message)))
         response.headers.update(error.headers or {})
+        if error.status_code == 405:                                # the framework knows the first route of a path only
+            response.headers["allow"] = ", ".join(_methods(request))
         return response
 
-    @app.exception_handler(Exception)
-    async def unforeseen(request: Request, error: Exception) -> Response:
-        return error_response(error)
+
+def _methods(request: Request) -> list[str]:
+    """All methods of the path."""
+    found = [r for r in request.app.state.routes if r.matches(request.scope)[0] is not Match.NONE]
+    return sorted({m for r in found for m in getattr(r, "methods", None) or ()})

@@ -1,12 +1,31 @@
-"""Several engine streams as one, in the order in which deltas come."""
+"""Several engine streams as one, in the order in which deltas come; and waiting for the first of anything."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import TypeVar
 
 from headwater.engine.choice import Delta
 from headwater.engine.front import Stream
+
+T = TypeVar("T")
+
+
+async def begun(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """The same items, once the first is there. Raises what comes instead of it, while there is still a status to say it with."""
+    first: list[T] = []
+    with contextlib.suppress(StopAsyncIteration):
+        first.append(await anext(items))
+
+    async def all_of_them() -> AsyncGenerator[T, None]:
+        for x in first:
+            yield x
+        async for x in items:
+            yield x
+
+    return all_of_them()
 
 
 async def merged(streams: Sequence[Stream]) -> AsyncGenerator[tuple[int, Delta], None]:

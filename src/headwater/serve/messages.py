@@ -14,14 +14,17 @@ from starlette.responses import Response
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.serve import errors
 from headwater.serve.assemble import Message as Assembled
+from headwater.serve.assemble import arguments_object
 from headwater.serve.chatrun import ChatRun, render
 from headwater.serve.context import new_id, server_of
 from headwater.serve.errors import json_response
+from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.schema.chat import ChatRequest
-from headwater.serve.schema.common import Wire
+from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import event, stream, unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
+_NAMES = {"stop": "stop_sequences"}                                 # our field -> its name in this dialect
 _STOP = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
@@ -56,11 +59,11 @@ class ToolChoice(Wire):
 class MessagesRequest(Wire):
     model: str
     messages: list[Turn] = Field(min_length=1)
-    max_tokens: int | None = None
+    max_tokens: Int | None = None
     system: str | list[Block] | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Int | None = None
     stop_sequences: list[str] | None = None
     stream: bool = False
     tools: list[AnthropicTool] | None = None
@@ -127,18 +130,25 @@ def to_chat(body: MessagesRequest) -> ChatRequest:
     extra: dict[str, Any] = {}
     if body.thinking is not None and body.thinking.get("type") == "disabled":
         extra["reasoning_effort"] = "none"
+    elif body.thinking is not None and body.thinking.get("budget_tokens") is not None:
+        extra["thinking_token_budget"] = body.thinking["budget_tokens"]
     return ChatRequest.model_validate({
         "messages": messages, "max_tokens": body.max_tokens, "temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k,
         "stop": body.stop_sequences, "tools": tools or None, "tool_choice": choice, **extra,
         **({"parallel_tool_calls": False} if body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use else {}),
-    })
+    }).advise()
 
 
 def error_object(error: BaseException) -> dict[str, Any]:
     status, _, _ = errors.status_of(error)
-    kinds = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error", 503: "overloaded_error"}
     message = errors.error_object(error)["error"]["message"]
-    return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": message}}
+    return {"type": "error", "error": {"type": errors.ANTHROPIC_KINDS.get(status, "api_error"), "message": message}}
+
+
+def refusal(error: HeadwaterError) -> Response:
+    """The error in Anthropic's shape, its field under Anthropic's name."""
+    response = errors.error_response(errors.in_words_of(error, _NAMES))
+    return json_response(error_object(error), response.status_code, {k: v for k, v in response.headers.items() if k == "retry-after"})
 
 
 @router.post("/v1/messages", response_model=None)
@@ -152,16 +162,16 @@ async def messages(request: Request, body: MessagesRequest) -> Response:
         server.admit()
         run = ChatRun(server.front, to_chat(body))
     except HeadwaterError as e:
-        response = errors.error_response(e)
-        return json_response(error_object(e), response.status_code, {k: v for k, v in response.headers.items() if k == "retry-after"})
+        return refusal(e)
     writer = Writer(model, run)
     try:
         if body.stream:
-            return stream(writer.events(), headers, done=b"", on_error=lambda e: event(error_object(e), "error"))
+            await unless_client_leaves(request, run.begin())
+            return stream(writer.events(), headers, run.aclose, done=b"", on_error=lambda e: event(error_object(e), "error"))
         return await unless_client_leaves(request, writer.whole(headers))
     except HeadwaterError as e:
         await run.aclose()
-        return json_response(error_object(e), errors.status_of(e)[0])
+        return refusal(e)
     except BaseException:
         await run.aclose()
         raise
@@ -175,7 +185,7 @@ async def count_tokens(request: Request, body: MessagesRequest) -> Response:
         server.check_model(body.model)
         return json_response({"input_tokens": len(render(server.front, to_chat(body)))}, headers=server.headers(request, body))
     except HeadwaterError as e:
-        return json_response(error_object(e), errors.status_of(e)[0])
+        return refusal(e)
 
 
 class Writer:
@@ -204,8 +214,8 @@ class Writer:
         if message.content or not message.calls:
             content.append({"type": "text", "text": message.content})
         for c in message.calls:
-            arguments = json.loads(c["function"]["arguments"] or "{}")
-            content.append({"type": "tool_use", "id": c["id"], "name": c["function"]["name"], "input": arguments})
+            given = arguments_object(c["function"]["arguments"])
+            content.append({"type": "tool_use", "id": c["id"], "name": c["function"]["name"], "input": given})
         text_stop = stop if isinstance(stop, str) else None
         reason = "stop_sequence" if text_stop is not None else _STOP.get(finish, "end_turn")
         out = {**self.base, "content": content, "stop_reason": reason, "stop_sequence": text_stop, "usage": self.usage()}

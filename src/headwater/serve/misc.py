@@ -10,11 +10,12 @@ from starlette.responses import Response
 from headwater import __version__
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.serve.context import server_of
-from headwater.serve.errors import NotFoundError, json_response, plain_error
+from headwater.serve.errors import json_response, plain_error
+from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.schema.chat import Message, Tool
 from headwater.serve.schema.common import Wire
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.get("/v1/models", response_model=None)
@@ -28,9 +29,7 @@ async def models(request: Request) -> Response:
 async def model(request: Request, name: str) -> Response:
     """One model by name."""
     server = server_of(request)
-    if name not in server.names:
-        raise NotFoundError(f"model: '{name}' is not served here; this server has {', '.join(server.names)}", field="model")
-    return json_response(model_object(server, name))
+    return json_response(model_object(server, server.check_model(name)))
 
 
 def model_object(server: Any, name: str) -> dict[str, Any]:
@@ -133,5 +132,3 @@ async def tokenizer_info(request: Request) -> Response:
     front = server_of(request).front
     info = front.model_info
     return json_response({"vocab_size": info.vocabulary, "stop_ids": sorted(info.stop_ids), "has_chat_template": info.has_chat, "model": info.name})
-
-

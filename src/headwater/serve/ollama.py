@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -15,21 +16,48 @@ from starlette.responses import Response, StreamingResponse
 
 from headwater import __version__
 from headwater.core.errors import HeadwaterError, UserInputError
-from headwater.engine.front import GenerateRequest
+from headwater.engine.front import GenerateRequest, Stream
 from headwater.serve.assemble import Message as Assembled
+from headwater.serve.assemble import arguments_object
 from headwater.serve.chatrun import ChatRun
 from headwater.serve.context import Server, server_of
-from headwater.serve.errors import NotFoundError, error_response, json_response, status_of
+from headwater.serve.errors import NotFoundError, error_object, error_response, in_dialect, in_words_of, json_response
+from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.merge import begun
 from headwater.serve.schema.chat import ChatRequest
-from headwater.serve.schema.common import Wire
-from headwater.serve.sse import unless_client_leaves
+from headwater.serve.schema.common import Int, Wire
+from headwater.serve.sse import Close, ClosingResponse, unless_client_leaves
 
-router = APIRouter()
-# Ollama option -> our field; num_ctx and the like concern loading and are reported as ignored
-OPTIONS = {
-    "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "seed": "seed", "num_predict": "max_tokens", "stop": "stop",
-    "repeat_penalty": "repetition_penalty", "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
-}
+log = logging.getLogger("headwater.serve")
+router = APIRouter(route_class=JsonRoute)
+# Ollama option -> our field where the names differ
+OPTIONS = {"num_predict": "max_tokens", "repeat_penalty": "repetition_penalty"}
+
+
+class OllamaOptions(Wire):
+    """num_ctx is checked and reported as ignored: the context is the server's. num_predict 0 and below: as long as it takes."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: Int | None = None
+    min_p: float | None = None
+    seed: Int | None = None
+    num_predict: Int | None = None
+    num_ctx: Annotated[Int, Field(ge=1)] | None = None
+    stop: str | list[str] | None = None
+    repeat_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+    def as_fields(self) -> tuple[dict[str, Any], list[str]]:
+        """Our fields, and the names of options that nobody reads."""
+        given = {k: v for k, v in self.model_dump(exclude=set(self.model_extra or ()), exclude_none=True).items() if k != "num_ctx"}
+        if given.get("num_predict", 1) < 1:
+            del given["num_predict"]
+        if given.get("seed") == -1:                                 # any seed, said by a number
+            del given["seed"]
+        unread = [*self.unknown_fields(), *(["num_ctx"] if self.num_ctx is not None else [])]
+        return {OPTIONS.get(k, k): v for k, v in given.items()}, sorted(f"options.{k}" for k in unread)
 
 
 class OllamaMessage(Wire):
@@ -44,10 +72,10 @@ class OllamaMessage(Wire):
 class OllamaRequest(Wire):
     model: str
     stream: bool = True
-    format: Any = None
-    options: dict[str, Any] = Field(default_factory=dict)
-    keep_alive: Any = None
-    think: bool | str | None = None
+    format: Literal["json", ""] | dict[str, Any] | None = None
+    options: OllamaOptions | None = None
+    keep_alive: str | float | None = None
+    think: bool | Literal["low", "medium", "high"] | None = None
 
 
 class OllamaChat(OllamaRequest):
@@ -70,18 +98,16 @@ class OllamaShow(Wire):
 
 def _fields(body: OllamaRequest) -> tuple[dict[str, Any], list[str]]:
     """Ollama's options as our fields, and the names that nobody reads."""
-    fields = {OPTIONS[k]: v for k, v in body.options.items() if k in OPTIONS}
-    if fields.get("max_tokens") is not None and isinstance(fields["max_tokens"], int) and fields["max_tokens"] < 0:
-        del fields["max_tokens"]                                    # -1 and -2 mean: as long as it takes
+    fields, unread = (body.options or OllamaOptions()).as_fields()
     if body.format == "json":
         fields["response_format"] = {"type": "json_object"}
     elif isinstance(body.format, dict):
         fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "format", "schema": body.format}}
-    elif body.format not in (None, ""):
-        raise UserInputError(f"format: must be 'json' or a JSON schema, got {body.format!r}", field="format")
-    if body.think is False:
-        fields["reasoning_effort"] = "none"
-    return fields, [f"options.{k}" for k in body.options if k not in OPTIONS]
+    if body.think is True:
+        fields["chat_template_kwargs"] = {"enable_thinking": True}
+    elif body.think is not None:
+        fields["reasoning_effort"] = body.think or "none"
+    return fields, unread
 
 
 def _model(server: Server, name: str) -> str:
@@ -92,22 +118,35 @@ def _now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _lines(lines: AsyncIterator[dict[str, Any]], headers: dict[str, str]) -> StreamingResponse:
+def _lines(lines: AsyncIterator[dict[str, Any]], headers: dict[str, str], close: Close) -> StreamingResponse:
     async def body() -> AsyncIterator[bytes]:
         try:
             async with contextlib.aclosing(lines) as source:         # type: ignore[type-var]
                 async for line in source:
                     yield msgspec.json.encode(line) + b"\n"
-        except HeadwaterError as e:
-            yield msgspec.json.encode({"error": str(e)}) + b"\n"
+        except Exception as e:
+            if not isinstance(e, HeadwaterError):
+                log.exception("stream failed")
+            yield msgspec.json.encode({"error": error_object(e)["error"]["message"]}) + b"\n"
 
-    return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
+    return ClosingResponse(body(), close, media_type="application/x-ndjson", headers=headers)
 
 
-async def _answer(request: Request, body: OllamaRequest, lines: AsyncIterator[dict[str, Any]], headers: dict[str, str], key: str) -> Response:
-    """Streamed lines, or the last one with everything said put into it."""
+async def _answer(
+    request: Request, body: OllamaRequest, lines: AsyncIterator[dict[str, Any]], headers: dict[str, str], key: str, close: Close
+) -> Response:
+    """Streamed lines, or the last one with everything said put into it. close: ends what is still running."""
+    try:
+        # what goes wrong before the first line is a status, no line in a stream
+        lines = await unless_client_leaves(request, begun(lines))
+    except HeadwaterError as e:
+        await close()
+        return _refusal(request, e)
+    except BaseException:
+        await close()
+        raise
     if body.stream:
-        return _lines(lines, headers)
+        return _lines(lines, headers, close)
 
     async def collect() -> dict[str, Any]:
         text, thinking, calls, last = "", "", [], {}
@@ -124,11 +163,19 @@ async def _answer(request: Request, body: OllamaRequest, lines: AsyncIterator[di
             place["tool_calls"] = calls
         return last
 
-    return json_response(await unless_client_leaves(request, collect()), headers=headers)
+    try:
+        return json_response(await unless_client_leaves(request, collect()), headers=headers)
+    finally:
+        await close()
 
 
-def _ollama_error(e: HeadwaterError) -> Response:
-    return json_response({"error": str(e)}, status_of(e)[0], {k: v for k, v in error_response(e).headers.items() if k == "retry-after"})
+def _refusal(request: Request, e: HeadwaterError) -> Response:
+    """The error in Ollama's shape and under the name that the option has there."""
+    name = {ours: f"options.{theirs}" for theirs, ours in OPTIONS.items()} | {"response_format": "format"}
+    e = in_words_of(e, {field: f"options.{field}" for field in OllamaOptions.model_fields} | name)
+    response = in_dialect(request, error_response(e))
+    keep = {k: v for k, v in response.headers.items() if k == "retry-after"}
+    return json_response({"error": error_object(e)["error"]["message"]}, response.status_code, keep)
 
 
 def _stats(begin: float, first: float, usage: Any) -> dict[str, int]:
@@ -159,10 +206,10 @@ async def chat(request: Request, body: OllamaChat) -> Response:
             messages.append(out)
         run = ChatRun(server.front, ChatRequest.model_validate({"messages": messages, "tools": body.tools, **fields}))
     except HeadwaterError as e:
-        return _ollama_error(e)
+        return _refusal(request, e)
     if ignored:
         headers["x-headwater-ignored-fields"] = ",".join(filter(None, [headers.get("x-headwater-ignored-fields"), *ignored]))
-    return await _answer(request, body, _chat_lines(run, model), headers, "message")
+    return await _answer(request, body, _chat_lines(run, model), headers, "message", run.aclose)
 
 
 async def _chat_lines(run: ChatRun, model: str) -> AsyncIterator[dict[str, Any]]:
@@ -182,7 +229,7 @@ async def _chat_lines(run: ChatRun, model: str) -> AsyncIterator[dict[str, Any]]
     message: dict[str, Any] = {"role": "assistant", "content": ""}
     if called.calls:
         calls = [c["function"] for c in called.calls]
-        message["tool_calls"] = [{"function": {"name": f["name"], "arguments": msgspec.json.decode(f["arguments"] or "{}")}} for f in calls]
+        message["tool_calls"] = [{"function": {"name": f["name"], "arguments": arguments_object(f["arguments"])}} for f in calls]
     reason = "length" if finish == "length" else "stop"
     yield {"model": model, "created_at": _now(), "message": message, "done": True, "done_reason": reason, **_stats(begin, first, run.usage)}
 
@@ -204,16 +251,18 @@ async def generate(request: Request, body: OllamaGenerate) -> Response:
             wanted = GenerateRequest(
                 server.front.tokenize(body.prompt), chat_body.sampling(max_tokens=limit, logprobs=None), grammar=chat_body.grammar()
             )
-            lines = _raw_lines(server.front.submit(wanted), model)
+            running: Stream | ChatRun = server.front.submit(wanted)
+            lines = _raw_lines(running, model)
         else:
             turns = [{"role": "system", "content": body.system}] if body.system else []
             turns.append({"role": "user", "content": body.prompt})
-            lines = _generate_lines(ChatRun(server.front, ChatRequest.model_validate({"messages": turns, **fields})), model)
+            running = ChatRun(server.front, ChatRequest.model_validate({"messages": turns, **fields}))
+            lines = _generate_lines(running, model)
     except HeadwaterError as e:
-        return _ollama_error(e)
+        return _refusal(request, e)
     if ignored:
         headers["x-headwater-ignored-fields"] = ",".join(filter(None, [headers.get("x-headwater-ignored-fields"), *ignored]))
-    return await _answer(request, body, lines, headers, "response")
+    return await _answer(request, body, lines, headers, "response", running.aclose)
 
 
 async def _generate_lines(run: ChatRun, model: str) -> AsyncIterator[dict[str, Any]]:
@@ -258,7 +307,7 @@ async def show(request: Request, body: OllamaShow) -> Response:
     try:
         _model(server, name)
     except NotFoundError as e:
-        return _ollama_error(e)
+        return _refusal(request, e)
     info = server.front.model_info
     facts = {"general.architecture": "headwater", "headwater.context_length": info.context, "headwater.vocab_size": info.vocabulary}
     capabilities = ["completion", *(["tools"] if info.has_chat else [])]

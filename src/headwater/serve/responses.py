@@ -12,18 +12,20 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from headwater.core.errors import UserInputError
+from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.serve.assemble import Message as Assembled
 from headwater.serve.assemble import Part
 from headwater.serve.chatrun import ChatRun
 from headwater.serve.context import Server, new_id, server_of
-from headwater.serve.errors import NotFoundError, json_response
+from headwater.serve.errors import NotFoundError, error_object, in_words_of, json_response
+from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.schema.chat import ChatRequest
-from headwater.serve.schema.common import Wire
+from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import event, stream, unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 MAX_STORED = 1000
+_NAMES = {"max_tokens": "max_output_tokens", "response_format": "text.format"}  # our field -> its name in this dialect
 
 
 class TextOptions(Wire):
@@ -35,7 +37,7 @@ class ResponsesRequest(Wire):
     model: str | None = None
     input: str | list[dict[str, Any]]
     instructions: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Int | None = None
     temperature: float | None = None
     top_p: float | None = None
     stream: bool | None = False
@@ -48,7 +50,7 @@ class ResponsesRequest(Wire):
     reasoning: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Int | None = None
     truncation: Literal["auto", "disabled"] | None = None
 
 
@@ -87,14 +89,25 @@ def _messages(body: ResponsesRequest, store: Store) -> list[dict[str, Any]]:
             call = {"id": item.get("call_id"), "function": {"name": item.get("name", ""), "arguments": item.get("arguments", "{}")}}
             out.append({"role": "assistant", "content": "", "tool_calls": [call]})
         elif kind == "function_call_output":
-            out.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": str(item.get("output", ""))})
+            out.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": _output_text(item.get("output", ""), f"{where}.output")})
         elif kind != "reasoning":
             raise UserInputError(f"{where}.type: '{kind}' is not supported", field=f"{where}.type")
     return out
 
 
+def _output_text(output: Any, where: str) -> str:
+    """What a tool returned: a text, or a list of text parts. Raises UserInputError for anything else."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list) and all(isinstance(p, dict) and isinstance(p.get("text"), str) for p in output):
+        return "".join(p["text"] for p in output)
+    raise UserInputError(f"{where}: must be a text or a list of text parts", field=where)
+
+
 def to_chat(body: ResponsesRequest, messages: list[dict[str, Any]]) -> ChatRequest:
     """The same request in the chat shape. Raises UserInputError, or pydantic's error for malformed parts."""
+    if body.top_logprobs:
+        raise UserInputError("top_logprobs: not offered here; /v1/chat/completions has it", field="top_logprobs")
     tools = []
     for i, t in enumerate(body.tools or []):
         if t.get("type") != "function":
@@ -123,15 +136,27 @@ async def create(request: Request, body: ResponsesRequest) -> Response:
     model, headers = server.check_model(body.model), server.headers(request, body)
     server.admit()
     messages = _messages(body, store_of(server))
-    run = ChatRun(server.front, to_chat(body, messages))
-    writer = Writer(server, body, model, run, messages)
+    run = None
     try:
+        run = ChatRun(server.front, to_chat(body, messages))
+        await unless_client_leaves(request, run.begin())
+        writer = Writer(server, body, model, run, messages)
         if body.stream:
-            return stream(writer.events(), headers, done=b"")
+            return stream(writer.events(), headers, run.aclose, done=b"", on_error=_error_event)
         return json_response(await unless_client_leaves(request, writer.whole()), headers=headers)
-    except BaseException:
-        await run.aclose()
+    except BaseException as e:
+        if run is not None:
+            await run.aclose()
+        if isinstance(e, HeadwaterError):
+            in_words_of(e, _NAMES)
         raise
+
+
+def _error_event(error: BaseException) -> bytes:
+    """How this API's streams say that they broke."""
+    told = error_object(error)["error"]
+    content = {"type": "error", "sequence_number": 0, "code": told["code"] or told["type"], "message": told["message"], "param": told["param"]}
+    return event(content, "error")
 
 
 @router.get("/v1/responses/{response_id}", response_model=None)

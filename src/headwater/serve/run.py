@@ -12,13 +12,16 @@ import uvicorn
 from rich.console import Console
 
 from headwater.core.errors import UserInputError
+from headwater.engine import logs
 from headwater.engine.build import EngineSpec, build_front
+from headwater.engine.health import Deadlines
 from headwater.serve.app import create_app
+from headwater.serve.http import BoundedProtocol
 from headwater.serve.settings import ServeSettings
 
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
-DRAIN_SECONDS = 30.0
+DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
 BACKLOG = 2048                                                      # connections that wait to be accepted
 
 
@@ -52,9 +55,9 @@ def taken(host: str, port: int, error: OSError) -> UserInputError:
 
 def run(spec: EngineSpec, settings: ServeSettings) -> None:
     """Blocks until the server was stopped."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.configure(settings.log_format)
     if settings.host not in ("127.0.0.1", "localhost", "::1") and not settings.api_keys:
-        console.print("[bold red]warning:[/] listening beyond loopback without --api-key: anybody who can reach this address can use the model")
+        log.warning("listening beyond loopback without --api-key: anybody who can reach this address can use the model")
     sock = listen(settings.host, settings.port)
     try:
         asyncio.run(_serve(spec, settings, sock))
@@ -65,7 +68,11 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
 async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket) -> None:
     begin = time.perf_counter()
     with console.status("loading …") as status:
-        front = build_front(spec, process=True, progress=lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"))
+        deadlines = Deadlines(settings.progress_deadline, settings.progress_deadline)
+        front = build_front(
+            spec, lambda done, total, what: status.update(f"loading {what} {100 * done // max(1, total)} %"), process=True,
+            deadlines=deadlines, log_format=settings.log_format,
+        )
         await front.start()
     try:
         sock.listen(BACKLOG)
@@ -73,12 +80,19 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         await front.close()
         raise taken(settings.host, settings.port, e) from None
     app = create_app(front, settings)
-    server = Uvicorn(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(DRAIN_SECONDS), lifespan="off"))
+    server = Uvicorn(uvicorn.Config(
+        app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None, log_level="warning", access_log=False,
+        timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,
+    ))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         if app.state.server.draining:
+            front.end_streams("the server is shutting down")
             server.force_exit = True
+        else:
+            log.info("draining: running requests have %.0f s to end", settings.drain)
+            loop.call_later(settings.drain, front.end_streams, "the server is shutting down")
         app.state.server.draining = True
         server.should_exit = True
 
@@ -86,7 +100,12 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         loop.add_signal_handler(sig, stop)
     host, port = sock.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    console.print(f"[bold]{front.model_info.name}[/], context {front.model_info.context:,}, ready after {time.perf_counter() - begin:.2f} s at {url}")
+    seconds = time.perf_counter() - begin
+    if settings.log_format == "json":
+        facts = {"url": url, "model": front.model_info.name, "context": front.model_info.context, "seconds": round(seconds, 3)}
+        log.info("ready", extra={"fields": facts})
+    else:
+        console.print(f"[bold]{front.model_info.name}[/], context {front.model_info.context:,}, ready after {seconds:.2f} s at {url}")
     try:
         await server.serve(sockets=[sock])
     finally:

@@ -17,12 +17,13 @@ OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 
 def shape_of(front: Front, body: ChatRequest) -> Shape:
     """Raises UserInputError for tools that contradict each other or the rest of the request."""
-    from headwater.text.reasoning import ReasoningSplitter, detect_format
+    from headwater.text.reasoning import TWO_STAGE, ReasoningSplitter, detect_format
     from headwater.text.tools.api import detect_format as detect_tools
     from headwater.text.tools.api import tool_parser
 
     template = front.text.tokenizer.chat_template if front.text.template_file is None else front.text.template.source
-    form = detect_format(template)
+    marked = detect_format(template)
+    form = TWO_STAGE if marked is None and body.thinking_token_budget is not None and not body.budget_is_advice else marked
     messages = [m.as_dict(f"messages[{i}]") for i, m in enumerate(body.messages)]
     tools = _offered(body)
     grammar = body.grammar()
@@ -47,7 +48,7 @@ def shape_of(front: Front, body: ChatRequest) -> Shape:
 
     if grammar is not None and after is not None:
         grammar = Grammar(grammar.kind, grammar.source, after)
-    return Shape(assembler, grammar, form is not None, bool(tools) or form is not None, messages, as_dicts)
+    return Shape(assembler, grammar, form is not None, bool(tools) or marked is not None, messages, as_dicts)
 
 
 def _offered(body: ChatRequest) -> list[Tool] | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from headwater.serve.errors import error_object
 
 log = logging.getLogger("headwater.serve")
 T = TypeVar("T")
+Close = Callable[[], Awaitable[None]]
 DONE = b"data: [DONE]\n\n"
 
 
@@ -29,8 +31,25 @@ def event(content: Any, name: str | None = None) -> bytes:
     return head + b"data: " + msgspec.json.encode(content) + b"\n\n"
 
 
-def stream(events: AsyncIterator[bytes], headers: dict[str, str], done: bytes = DONE, on_error: Any = None) -> StreamingResponse:
-    """Send `events`, then `done`. An exception becomes an error event (or what `on_error` makes of it), never silence."""
+class ClosingResponse(StreamingResponse):
+    """A stream that ends its work whatever becomes of it: a generator that never began to run has no `finally` that could."""
+
+    def __init__(self, body: AsyncIterator[bytes], close: Close, **kwargs: Any) -> None:
+        super().__init__(body, **kwargs)
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._close()
+
+
+def stream(events: AsyncIterator[bytes], headers: dict[str, str], close: Close, done: bytes = DONE, on_error: Any = None) -> StreamingResponse:
+    """Send `events`, then `done`. An exception becomes an error event (or what `on_error` makes of it), never silence.
+
+    close: cancels what is still running; called at the end, however it comes.
+    """
 
     async def body() -> AsyncIterator[bytes]:
         try:
@@ -47,7 +66,8 @@ def stream(events: AsyncIterator[bytes], headers: dict[str, str], done: bytes = 
                 return
         yield done
 
-    return StreamingResponse(body(), media_type="text/event-stream", headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
+    quiet = {"cache-control": "no-cache", "x-accel-buffering": "no", **headers}
+    return ClosingResponse(body(), close, media_type="text/event-stream", headers=quiet)
 
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, T]) -> T:

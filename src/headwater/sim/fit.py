@@ -12,7 +12,8 @@ from headwater.core.cost import NAMES, LinearCost, columns, non_negative, settle
 from headwater.core.errors import FormatError, UserInputError
 from headwater.core.plan import StepFeatures
 
-_FEATURES = ("tokens", "rows", "reads", "kv_positions", "guesses")
+FEATURES = ("tokens", "rows", "reads", "kv_positions", "guesses", "kv_held")
+_PASSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def read_log(path: Path) -> tuple[list[StepFeatures], np.ndarray, np.ndarray]:
             continue
         try:
             entry = json.loads(line)
-            f = StepFeatures(*(int(entry[name]) for name in _FEATURES))
+            f = StepFeatures(*(int(entry[name]) for name in FEATURES))
             run = float(entry["step_seconds"])
             share = float(entry.get("plan_seconds", 0.0)) + float(entry.get("apply_seconds", 0.0))
         except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -71,18 +72,19 @@ def read_log(path: Path) -> tuple[list[StepFeatures], np.ndarray, np.ndarray]:
 
 
 def fit(steps: list[StepFeatures], seconds: np.ndarray, own: np.ndarray | None = None, seed: int = 0) -> Fit:
-    """Fit on four steps in five, judge on the fifth, then report both. Steps that took more than five times their fit (a paused machine) are left
-    out of the second pass."""
+    """Fit on four steps in five, judge on the fifth, then report both. Errors are relative to the last pass's fit: relative to what was seen, slow
+    steps would weigh little and the mean come out too low. Steps that took more than five times their fit (a paused machine) are left out."""
     if len(steps) < 20:
         raise UserInputError(f"log: {len(steps)} steps are too few to fit a cost model (20 at least)", field="log")
     x = np.array([columns(f) for f in steps])
     held = np.random.default_rng(seed).random(len(steps)) < 0.2
-    train = ~held
-    for _ in range(2):
-        weight = x[train] / seconds[train, None]
-        cost = LinearCost(settle(non_negative(weight.T @ weight, weight.sum(axis=0))))
-        predicted = x @ np.array(cost.coefficients)
+    train, scale = ~held, seconds
+    for _ in range(_PASSES):
+        a = x[train] / scale[train, None]
+        cost = LinearCost(settle(non_negative(a.T @ a, a.T @ (seconds / scale)[train])))
+        predicted = np.maximum(x @ np.array(cost.coefficients), 1e-9)
         train = ~held & (seconds < 5 * predicted)
+        scale = np.clip(predicted, seconds / 5, 5 * seconds)
     judged = held if held.any() else np.ones(len(steps), bool)
     relative = np.abs(predicted[judged] - seconds[judged]) / seconds[judged]
     error = {"median": float(np.median(relative)), "mean": float(relative.mean()), "p90": float(np.percentile(relative, 90)),

@@ -58,6 +58,9 @@ class FasterCost:
     def step_seconds(self, f: StepFeatures) -> float:
         return self.base.step_seconds(f) / self.speed
 
+    def bound_seconds(self, f: StepFeatures) -> float:
+        return self.base.bound_seconds(f) / self.speed
+
     def learn(self, f: StepFeatures, seconds: float) -> None:
         """Fixed numbers do not learn."""
 

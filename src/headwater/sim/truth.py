@@ -21,7 +21,7 @@ from headwater.core.registry import build
 from headwater.core.request import Request
 from headwater.sched.scheduler import Scheduler
 from headwater.sim.executor import SimExecutor
-from headwater.sim.fit import Fit, fit
+from headwater.sim.fit import FEATURES, Fit, fit
 from headwater.sim.loop import Loop
 from headwater.sim.record import Record
 from headwater.sim.traces import Trace, poisson
@@ -29,6 +29,8 @@ from headwater.sim.traces import Trace, poisson
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
 
+# (requests, prompt as a share of the longest, new tokens): one at a time, then bursts
+_CALIBRATION = ((1, 0.1, 64), (1, 0.5, 64), (2, 0.3, 48), (3, 1.0, 32), (4, 0.05, 48), (6, 0.5, 24), (12, 0.12, 32))
 _KEYS = (("ttft", "p50"), ("ttft", "p95"), ("itl", "p50"), ("itl", "p95"))
 
 
@@ -112,38 +114,60 @@ def replay_simulated(engine: Engine, wanted: list[Request], found: Fit, sched: s
     return record, loop.now
 
 
-def calibrate(engine: Engine, longest: int, seed: int, progress: Callable[[int, int], None] | None = None) -> Fit:
-    """Run made-up requests (bursts of all lengths up to `longest`) and fit costs to the steps they took."""
+def calibrate(engine: Engine, longest: int, seed: int, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
+    """Run made-up requests (alone and in bursts, of all lengths up to `longest`) -> the log records of their steps."""
     caps = engine.executor.caps()
     before = engine.log.count
-    for i, (count, prompt, output) in enumerate(((4, 16, 48), (12, longest // 8, 32), (6, longest // 2, 24), (3, longest, 16))):
-        trace = poisson(count, 1e3, max(prompt, 4), output, seed + i)
+    for i, (count, prompt, output) in enumerate(_CALIBRATION):
+        trace = poisson(count, 1e3, max(int(prompt * longest), 4), output, seed + i)
         trace = replace(trace, prompt=np.minimum(trace.prompt, longest), output=np.minimum(trace.output, 2 * output))
-        replay_real(engine, requests(trace, caps.vocabulary, f"calibrate{i}."), progress)
-    records = engine.log.records()[-(engine.log.count - before) :]
-    steps = [StepFeatures(*(int(r[n]) for n in ("tokens", "rows", "reads", "kv_positions", "guesses"))) for r in records]
-    return fit(steps, records["step_seconds"], records["plan_seconds"] + records["apply_seconds"])
+        replay_real(engine, requests(trace, caps.vocabulary, f"calibrate{seed}/{i}."), progress)
+    return engine.log.records()[-(engine.log.count - before) :]
+
+
+def fit_records(records: list[np.ndarray]) -> Fit:
+    """Costs fitted to the log records of several calibrations."""
+    r = np.concatenate(records)
+    steps = [StepFeatures(*x) for x in zip(*(r[n].tolist() for n in FEATURES), strict=True)]
+    return fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"])
 
 
 def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sched: str = "fcfs", evict: str = "slru", seed: int = 0,
             progress: Callable[[str, int, int], None] | None = None) -> tuple[Fit, list[Line]]:
-    """Calibrate, then for each load (share of the capacity: the trace's busy time when all of it arrives at once) replay really and virtually."""
+    """Calibrate, then for each load (share of the capacity: the trace's busy time when all of it arrives at once) replay really and virtually.
+
+    Each real replay stands between two calibrations, and a load is simulated with what those around its replays measured: a shared machine is not
+    as fast in this minute as it was in the last. No step of a replay is fitted to.
+    """
     def tell(title: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(title, done, total)
 
-    vocabulary = engine.executor.caps().vocabulary
-    found = calibrate(engine, int(np.percentile(trace.prompt, 95)), seed, tell("calibrate"))
+    vocabulary, longest, runs = engine.executor.caps().vocabulary, int(np.percentile(trace.prompt, 95)), 0
+
+    def measure() -> np.ndarray:
+        nonlocal runs
+        runs += 1
+        return calibrate(engine, longest, seed + 100 * runs, tell("calibrate"))
+
+    measure()                                                       # the first steps of a process are slow
+    everything = [measure()]
+    found = fit_records(everything)
     together = replace(trace, time=np.zeros(len(trace)))
     _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), found, sched, evict)
     lines: list[Line] = []
     for load in loads:
         stretched = replace(trace, time=trace.time * (shortest / load / max(float(trace.time[-1]), 1e-9)))
-        real = [replay_real(engine, requests(stretched, vocabulary, f"{load}/{r}."), tell(f"load {load:g}, replay {r + 1}")).figures()
-                for r in range(replays)]
+        real, around = [], [everything[-1]]
+        for r in range(replays):
+            wanted = requests(stretched, vocabulary, f"{load}/{r}.")
+            real.append(replay_real(engine, wanted, tell(f"load {load:g}, replay {r + 1}")).figures())
+            around.append(measure())
+        everything += around[1:]
+        found = fit_records(around)
         simulated = replay_simulated(engine, requests(stretched, vocabulary, "sim."), found, sched, evict)[0].figures()
         for name, key in _KEYS:
             lines.append(Line(load, f"{name} {key}", [getattr(f, name)[key] for f in real], getattr(simulated, name)[key]))
-    return found, lines
+    return fit_records(everything), lines
 
 
 def text(found: Fit, lines: list[Line]) -> str:

@@ -211,7 +211,7 @@ class GrammarCompiler:
     width: number of columns of the model's output when it is wider than the vocabulary.
     """
 
-    def __init__(self, tokenizer: Tokenizer, width: int | None = None, keep: int = 128) -> None:
+    def __init__(self, tokenizer: Tokenizer, width: int | None = None, keep: int = 64) -> None:
         self._tokenizer, self._keep = tokenizer, keep
         self.width = max(width or 0, tokenizer.vocab_size)
         self._cache: OrderedDict[GrammarSpec, Any] = OrderedDict()

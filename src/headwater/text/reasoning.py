@@ -26,6 +26,9 @@ FORMATS: dict[str, ReasoningFormat] = {
 }
 
 
+TWO_STAGE = ReasoningFormat("", "\n\nAnswer:", starts_open=True)     # models without markers: they think until the cue for the answer stands there
+
+
 def reasoning_format(name: str) -> ReasoningFormat:
     """By name. Raises UserInputError with the known ones."""
     if name not in FORMATS:

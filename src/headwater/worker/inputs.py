@@ -103,8 +103,26 @@ class Inputs:
         return Step(
             tokens=plan.tokens.flat, positions=positions_of(plan), row_start=plan.tokens.start, reads=reads,
             tables=[np.ascontiguousarray(t[plan.rows, :width]) for t in self.tables],
-            state_in=plan.state_in, state_out=plan.state_out,
+            state_in=plan.state_in, state_out=plan.state_out, border=self.columns["prompt_len"][plan.rows],
         )
+
+
+def drop_rows(step: Step, drop: np.ndarray) -> Step:
+    """The step without rows `drop` and what is read of them; the other `reads` are renumbered."""
+    keep = np.ones(len(step.row_start) - 1, bool)
+    keep[drop] = False
+    counts = np.diff(step.row_start)
+    kept = np.repeat(keep, counts)
+    renumber = np.cumsum(kept) - 1
+    start = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int32)
+    reads = step.reads[kept[step.reads]]
+
+    def rows(a: np.ndarray | None) -> np.ndarray | None:
+        return None if a is None else a[keep]
+
+    tables = [np.ascontiguousarray(t[keep]) for t in step.tables]
+    return Step(step.tokens[kept], step.positions[kept], start, renumber[reads].astype(np.int32), tables,
+                rows(step.state_in), rows(step.state_out), rows(step.border))
 
 
 def positions_of(plan: StepPlan) -> np.ndarray:

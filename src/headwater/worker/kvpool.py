@@ -9,8 +9,8 @@ import numpy as np
 
 from headwater.core.errors import CapacityError
 from headwater.core.kvspec import BLOCK_TOKENS, CacheGroup, KVSpec
+from headwater.kernels.kv_formats import block_bytes
 from headwater.kernels.program import KVArrays, StateArrays
-from headwater.kernels.reference_attention import q8_groups
 
 HUGE_FROM_BLOCKS = 128                                              # blocks in use from which huge pages pay
 
@@ -35,9 +35,9 @@ def lazy_array(shape: tuple[int, ...], dtype: np.dtype | type, maps: list[mmap.m
 def group_arrays(group: CacheGroup, blocks: int, maps: list[mmap.mmap]) -> KVArrays:
     """The arrays of one cache group, shaped as `kernels.reference_attention.new_cache` says."""
     head = (group.layers, blocks, group.kv_heads)
-    if group.format == "q8":
-        bytes_per_head = BLOCK_TOKENS * (group.head_dim + 2 * q8_groups(group.head_dim))
-        return KVArrays(lazy_array((*head, bytes_per_head), np.uint8, maps), lazy_array((*head, bytes_per_head), np.uint8, maps), group.format)
+    if group.format != "f16":
+        shape = (*head, block_bytes(group.format, group.head_dim))
+        return KVArrays(lazy_array(shape, np.uint8, maps), lazy_array(shape, np.uint8, maps), group.format)
     k = lazy_array((*head, group.head_dim, BLOCK_TOKENS), np.float16, maps)
     v = lazy_array((*head, BLOCK_TOKENS, group.head_dim), np.float16, maps)
     return KVArrays(k, v, group.format)

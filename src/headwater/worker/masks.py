@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,13 +11,16 @@ import numpy as np
 
 class Matcher(Protocol):
     """State of one sequence in a grammar. `accept` takes ids in order and says how many were legal; `rollback` undoes the last n accepted;
-    `fill` writes uint32[ceil(vocabulary / 32)] bits, bit t of the row set where token t may come next."""
+    `fill` writes uint32[ceil(vocabulary / 32)] bits, bit t of the row set where token t may come next. `forced` names tokens that the text
+    leaves no choice about: good guesses, no more (a mask may allow another cut of the same text into tokens)."""
 
     def accept(self, ids: np.ndarray) -> int: ...
 
     def rollback(self, n: int) -> None: ...
 
     def fill(self, bits: np.ndarray, row: int) -> None: ...
+
+    def forced(self) -> Sequence[int]: ...
 
 
 class Masks:
@@ -44,6 +48,22 @@ class Masks:
         drawn: all ids behind the prompt; the matcher catches up with those it has not seen (and goes back where a row was preempted).
         Returns how many of the guesses are legal; rows of `bits` beyond them are untouched. Raises ValueError where a drawn id is illegal.
         """
+        matcher = self._catch_up(mask, drawn)
+        matcher.fill(bits, 0)
+        ok = 0
+        for k in range(len(guesses)):
+            if matcher.accept(guesses[k : k + 1]) < 1:
+                break
+            ok += 1
+            matcher.fill(bits, ok)
+        matcher.rollback(ok)
+        return ok
+
+    def forced(self, mask: str, drawn: np.ndarray) -> np.ndarray:
+        """int32[k]: what must come behind `drawn` (all ids behind the prompt), empty where there is a choice. Raises as `fill`."""
+        return np.array(self._catch_up(mask, drawn).forced(), np.int32)
+
+    def _catch_up(self, mask: str, drawn: np.ndarray) -> Matcher:
         matcher = self._matchers[mask]
         seen = self._seen[mask]
         if seen > len(drawn):
@@ -55,12 +75,4 @@ class Masks:
                 self._seen[mask] = seen + legal
                 raise ValueError(f"grammar: token {int(drawn[seen + legal])} is not legal at output position {seen + legal}")
         self._seen[mask] = len(drawn)
-        matcher.fill(bits, 0)
-        ok = 0
-        for k in range(len(guesses)):
-            if matcher.accept(guesses[k : k + 1]) < 1:
-                break
-            ok += 1
-            matcher.fill(bits, ok)
-        matcher.rollback(ok)
-        return ok
+        return matcher

@@ -10,6 +10,9 @@ from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.kernels import attention, native, reference, signature
 from headwater.kernels.lower import NativeProgram
 from headwater.kernels.program import Program, Step
+from headwater.kernels.select import SelectSpec
+from headwater.worker.index_pool import IndexPool
+from headwater.worker.inputs import drop_rows
 from headwater.worker.kvpool import KVPool
 
 
@@ -17,12 +20,12 @@ class ModelForward:
     """program: what a family recorded, with or without an output matrix. vocabulary: its width. blocks per cache group and slots: as planned.
 
     context: most positions of a row; step_tokens: of a step. identity: hash of model and weights; together with kernel signature and KV
-    format it names what bits depend on. plain: replay with numpy.
+    format it names what bits depend on. plain: replay with numpy. select: how queries behind a step's borders read, `attend` its name.
     """
 
     def __init__(
         self, program: Program, spec: KVSpec, blocks: tuple[int, ...], slots: int, *, context: int, identity: str, step_tokens: int,
-        vocabulary: int, plain: bool = False,
+        vocabulary: int, plain: bool = False, select: SelectSpec | None = None, attend: str = "",
     ) -> None:
         self._head = program.head
         self._plain = plain or not native.available()
@@ -30,12 +33,20 @@ class ModelForward:
         self._pool = KVPool(spec, blocks, slots)
         formats = "+".join(g.format for g in spec.groups)
         kernels = "numpy" if self._plain else signature()
-        self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens)
+        self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens, attend if select else "")
+        full = next((i for i, g in enumerate(spec.groups) if g.kind == "full"), None)
+        self.index = None if select is None or full is None else IndexPool(select, full, spec.groups[full], blocks[full], context)
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim]."""
         self._pool.used(max((int(t.max(initial=-1)) for t in step.tables), default=-1))
-        return self._program.run(step, self._pool.kv, self._pool.state if self.caps.spec.states else None)
+        selection = None
+        if self.index is not None and step.border is not None:
+            selection = self.index.plan(step)
+            if selection is None:                                   # more segments than the index holds at once: half of the rows at a time
+                rows = np.arange(len(step.row_start) - 1)
+                return np.concatenate([self.hidden(drop_rows(step, half)) for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2])])
+        return self._program.run(step, self._pool.kv, self._pool.state if self.caps.spec.states else None, selection)
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         """float32[n, dim] -> float32[n, vocabulary], raw."""
@@ -55,6 +66,8 @@ class ModelForward:
             pairs = copies[copies[:, 0] == g, 1:]
             if not len(pairs):
                 continue
+            if self.index is not None and self.index.group == g:
+                self.index.forget(pairs[:, 1])
             if native.available():
                 attention.copy_blocks(cache, pairs, self.caps.spec.groups[g].head_dim)
             else:
@@ -81,6 +94,8 @@ class ModelForward:
         """Whole blocks from the one of `start` on: they are the row's own, what lies before `start` in them is the same."""
         blocks = slice(start // BLOCK_TOKENS, -(-stop // BLOCK_TOKENS))
         for g, (cache, table) in enumerate(zip(self._pool.kv, tables, strict=True)):
+            if self.index is not None and self.index.group == g:
+                self.index.forget(table[blocks])
             cache.k[:, table[blocks]] = arrays[2 * g][:, blocks]
             cache.v[:, table[blocks]] = arrays[2 * g + 1][:, blocks]
 

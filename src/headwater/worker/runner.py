@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Step
 from headwater.worker.forward import Forward
-from headwater.worker.inputs import Inputs, positions_of
+from headwater.worker.inputs import Inputs, drop_rows, positions_of
 from headwater.worker.masks import Masks
 from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
 from headwater.worker.sampler import FAILURES, Sampler
@@ -46,20 +47,6 @@ def find_draws(plan: StepPlan) -> Draws:
     return Draws(sampled, start, plan.rows[rows], plan.tokens.start[1:][rows] - 1 - back, lengths.astype(np.int32))
 
 
-def drop_rows(step: Step, drop: np.ndarray) -> Step:
-    """The step without plan rows `drop`; `reads` (none of them in those rows) are renumbered."""
-    keep = np.ones(len(step.row_start) - 1, bool)
-    keep[drop] = False
-    counts = np.diff(step.row_start)
-    kept = np.repeat(keep, counts)
-    renumber = np.cumsum(kept) - 1
-    start = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.int32)
-    return Step(
-        step.tokens[kept], step.positions[kept], start, renumber[step.reads].astype(np.int32), [np.ascontiguousarray(t[keep]) for t in step.tables],
-        None if step.state_in is None else step.state_in[keep], None if step.state_out is None else step.state_out[keep],
-    )
-
-
 def sorted_once(values: np.ndarray) -> np.ndarray:
     """Ascending, each value once (`np.unique` would import numpy.ma, which the first token of a process waits for)."""
     ordered = np.sort(values)
@@ -67,10 +54,14 @@ def sorted_once(values: np.ndarray) -> np.ndarray:
 
 
 class Runner:
-    """Runs plans on one model. `masks`: the grammar matchers. Methods belong to the thread that runs plans, except `masks.add`."""
+    """Runs plans on one model. `masks`: the grammar matchers. Methods belong to the thread that runs plans, except `masks.add`.
 
-    def __init__(self, forward: Forward) -> None:
+    forced: results name the tokens that grammars want next (for `--draft forced`).
+    """
+
+    def __init__(self, forward: Forward, forced: bool = False) -> None:
         self.forward = forward
+        self.forced = forced
         caps = forward.caps
         self.inputs = Inputs(caps.spec, caps.context, caps.vocabulary)
         self.masks = Masks(caps.vocabulary)
@@ -125,6 +116,8 @@ class Runner:
                     hidden = hidden[np.searchsorted(where, draws.at)]
                 result.tokens = self._draw(plan, draws, hidden, result)
             self._replay(whole, plan, guessed, result)
+        if self.forced:
+            self._force(plan, result)
         if plan.state_copies is not None and len(plan.state_copies):
             self.forward.copy_states(plan.state_copies)
         if self._exports:
@@ -151,10 +144,12 @@ class Runner:
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         at = np.arange(start[-1]) + np.repeat(plan.tokens.start[rows] - start[:-1], counts)
         slots = plan.state_out[rows]
+        began = time.perf_counter()
         self.forward.hidden(Step(
             plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
-            (slots + self.forward.caps.slots).astype(np.int32), slots,
+            (slots + self.forward.caps.slots).astype(np.int32), slots, None if step.border is None else step.border[rows],
         ))
+        result.rollback_seconds += time.perf_counter() - began
 
     def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:
         """Sample every place, verify guesses, fill n_ok and logprobs; -> tokens per plan row. Drawn tokens join the rows' histories."""
@@ -202,6 +197,18 @@ class Runner:
             except (ValueError, HeadwaterError) as e:
                 result.failed[i] = f"grammar of this request: {e}"
         return bits
+
+    def _force(self, plan: StepPlan, result: StepResult) -> None:
+        """What the grammars of rows that drew something want next; a matcher that fails says so when it is next asked for a mask."""
+        for i in np.flatnonzero(plan.want & Want.MASK).tolist():
+            init, drawn = self.inputs.inits[int(plan.rows[i])], len(result.tokens.row(i))
+            if not drawn or i in result.failed:
+                continue
+            known = int(plan.n_done[i] + plan.n_new[i] - plan.n_guess[i]) + drawn
+            with contextlib.suppress(KeyError, ValueError, HeadwaterError):
+                ids = self.masks.forced(init.mask or "", self.inputs.history[init.row, init.prompt_len : known])
+                if len(ids):
+                    result.forced[i] = ids
 
     def _import(self, plan: StepPlan) -> list[int]:
         """Fill the blocks of rows whose state comes from a file; -> their plan rows."""

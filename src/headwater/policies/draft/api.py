@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 
 @dataclass(slots=True)
 class Draft:
-    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none)."""
+    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none).
+
+    source: under which name it is counted (`ngram`, `suffix`, `ssr_prefix`, `ssr_suffix`, `forced`, `model`).
+    """
 
     ids: np.ndarray
     match: int = 0
+    source: str = "other"
 
 
 NOTHING = Draft(np.zeros(0, np.int32))
@@ -33,3 +38,60 @@ class Drafter(Protocol):
 
     def end(self, row: int) -> None:
         """The row is over; its tokens may serve later rows of the same salt."""
+
+
+def members(drafter: Drafter | None) -> list[Drafter]:
+    """The drafters that a drafter is made of (its field `drafters`), or itself."""
+    return [] if drafter is None else list(getattr(drafter, "drafters", [drafter]))
+
+
+class Fork(NamedTuple):
+    """A row that a drafter wants beside another: `prompt` int32[n], of which the first `shared` tokens are those of `row`; it draws at most `most`
+    tokens, greedily. key: names it in `adopt` and `offer`."""
+
+    key: int
+    row: int
+    prompt: np.ndarray
+    shared: int
+    most: int
+
+
+Continue = Callable[[np.ndarray, int, str], np.ndarray]            # (tokens int32[n], most, salt) -> int32[≤ most], a model's continuation
+
+
+@runtime_checkable
+class NeedsModel(Protocol):
+    """A drafter that asks another model. file: which, as for `--model`."""
+
+    file: str
+
+    def attach(self, model: Continue) -> None:
+        """Who computes; before the first row."""
+
+
+@runtime_checkable
+class Forks(Protocol):
+    """A drafter that lets the model itself draft, in rows forked from those it drafts for."""
+
+    def mark(self, start: tuple[int, ...], end: tuple[int, ...]) -> None:
+        """Ids of the model's markers around thinking; before the first row."""
+
+    def adopt(self, row: int, key: int) -> None:
+        """The row that has just begun is fork `key`."""
+
+    def forks(self) -> tuple[list[Fork], list[int]]:
+        """(forks to start, keys of forks that need not go on), since the last call."""
+
+    def offer(self, key: int, ids: np.ndarray) -> None:
+        """int32[k]: fork `key` has drawn these."""
+
+    def points(self, row: int) -> list[int]:
+        """Positions behind which the row will be forked, as far as known: worth a checkpoint."""
+
+
+@runtime_checkable
+class TakesForced(Protocol):
+    """A drafter that wants to know what grammars force."""
+
+    def force(self, row: int, ids: np.ndarray) -> None:
+        """int32[k]: what must follow the tokens that the row has now; comes behind `extend`."""

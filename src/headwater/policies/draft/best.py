@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.policies.draft.api import NOTHING, Draft, Drafter
+from headwater.policies.draft.api import NOTHING, Draft, Drafter, TakesForced
 
 
 @dataclass(slots=True)
@@ -26,6 +26,11 @@ class BestDraft:
     def propose(self, row: int, most: int) -> Draft:
         drafts = [d.propose(row, most) for d in self.drafters]
         return max((d for d in drafts if len(d.ids)), key=lambda d: d.match, default=NOTHING)
+
+    def force(self, row: int, ids: np.ndarray) -> None:
+        for d in self.drafters:
+            if isinstance(d, TakesForced):
+                d.force(row, ids)
 
     def end(self, row: int) -> None:
         for d in self.drafters:

@@ -45,7 +45,7 @@ class NgramDraft:
         for n in range(min(self.longest, len(r.tokens)), self.shortest - 1, -1):
             at = r.last.get(tuple(r.tokens[-n:]))
             if at is not None:
-                return Draft(np.array(r.tokens[at : at + most], np.int32), n)
+                return Draft(np.array(r.tokens[at : at + most], np.int32), n, "ngram")
         return NOTHING
 
     def end(self, row: int) -> None:

@@ -13,7 +13,8 @@ from headwater.policies.draft.api import Draft
 class _Row:
     salt: str
     local: TokenHistory
-    tail: np.ndarray                                                # newest LONGEST tokens
+    recent: np.ndarray                                              # int32[4 LONGEST]: the newest tokens, its first `filled` places
+    filled: int = 0
     drawn: list[np.ndarray] = field(default_factory=list)
 
 
@@ -36,7 +37,7 @@ class SuffixDraft:
     _past: dict[str, TokenHistory] = field(default_factory=dict, init=False, repr=False)
 
     def begin(self, row: int, tokens: np.ndarray, salt: str) -> None:
-        r = self._rows[row] = _Row(salt, TokenHistory(max(2 * len(tokens), 1024)), np.zeros(0, np.int32))
+        r = self._rows[row] = _Row(salt, TokenHistory(max(2 * len(tokens), 1024)), np.zeros(4 * LONGEST, np.int32))
         self._grow(r, tokens)
 
     def extend(self, row: int, tokens: np.ndarray) -> None:
@@ -47,17 +48,24 @@ class SuffixDraft:
     def _grow(self, r: _Row, tokens: np.ndarray) -> None:
         ids = np.ascontiguousarray(tokens, np.int32)
         r.local.extend(ids)
-        r.tail = np.concatenate([r.tail, ids])[-LONGEST:]
+        if r.filled + len(ids) > len(r.recent):
+            kept = np.concatenate([r.recent[: r.filled], ids])[-LONGEST:]
+            r.recent[: len(kept)] = kept
+            r.filled = len(kept)
+        else:
+            r.recent[r.filled : r.filled + len(ids)] = ids
+            r.filled += len(ids)
 
     def propose(self, row: int, most: int) -> Draft:
         r = self._rows[row]
-        ids, match = r.local.find(r.tail, most)
+        tail = r.recent[max(0, r.filled - LONGEST) : r.filled]
+        ids, match = r.local.find(tail, most)
         past = self._past.get(r.salt)
         if past is not None:
-            others, longer = past.find(r.tail, most)
+            others, longer = past.find(tail, most)
             if longer > match:
                 ids, match = others, longer
-        return Draft(ids[: int(self.factor * match) + self.offset], match)
+        return Draft(ids[: int(self.factor * match) + self.offset], match, "suffix")
 
     def end(self, row: int) -> None:
         r = self._rows.pop(row, None)

@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.jsonlines import numbered
-from headwater.serve.context import server_of
+from headwater.serve.context import Server, server_of
 from headwater.serve.decide.run import decide
-from headwater.serve.decide.systemone import SystemOneRequest, error_body, response, to_internal
-from headwater.serve.errors import describe_validation, error_object, error_response
+from headwater.serve.decide.systemone import SystemOneRequest, dialect_limits, error_body, response, served_model, to_internal
+from headwater.serve.errors import describe_validation, error_response, one_line
+from headwater.serve.jsonbody import decoded, parsed
 from headwater.serve.sse import unless_client_leaves
 
 router = APIRouter()
 MAX_STATES = 1000
 
 
-def parse_lines(text: str) -> list[dict[str, Any]]:
-    """A JSON array or JSON lines of objects. Raises UserInputError naming the line."""
-    out: list[dict[str, Any]] = []
+def entries(text: str) -> list[tuple[str, Any]]:
+    """(place, JSON text or value) of every state of a JSON array or of JSON lines. Raises UserInputError where there are none, or too many."""
+    out: list[tuple[str, Any]]
     if text.lstrip().startswith("["):
-        lines = [(f"[{i}]", json.dumps(x)) for i, x in enumerate(_load(text, "body"))]
+        out = [(f"[{i}]", value) for i, value in enumerate(parsed(text))]
     else:
-        lines = [(f"line {i}", x) for i, x in numbered(text)]
-    for where, line in lines:
-        value = _load(line, where)
-        if not isinstance(value, dict):
-            raise UserInputError(f"{where}: must be an object", field=where)
-        out.append(value)
+        out = [(f"line {i}", line) for i, line in numbered(text)]
     if not out:
         raise UserInputError("body: no states", field="body")
     if len(out) > MAX_STATES:
@@ -40,51 +37,35 @@ def parse_lines(text: str) -> list[dict[str, Any]]:
     return out
 
 
-def _load(text: str, where: str) -> Any:
+async def answer(server: Server, where: str, entry: Any) -> dict[str, Any]:
+    """The answer to one state, or what is wrong with it."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as e:
-        raise UserInputError(f"{where}: not valid JSON ({e})", field=where) from None
+        body = parsed(entry, where) if isinstance(entry, str) and where.startswith("line") else entry
+        if not isinstance(body, dict):
+            raise UserInputError(f"{where}: must be an object", field=where)
+        request = SystemOneRequest.model_validate({"model": server.names[0], **body})
+        model = served_model(server, request.model)
+        result = await decide(server, to_internal(request, server.settings.own_decision_limits), dialect_limits(server))
+        return response(model, result)
+    except ValidationError as e:
+        message, field = describe_validation(list(e.errors(include_url=False)))
+        return {"error": {"message": one_line(message), "field": field, "status": 422}}
+    except HeadwaterError as e:
+        return {"error": {"message": one_line(str(e)), "field": getattr(e, "field", None), "status": error_body(e)[0]}}
 
 
 @router.post("/v1/decisions/batch", response_model=None)
 async def decisions_batch(request: Request) -> Response:
     """Each line is answered or refused on its own; the reply has as many lines, in the same order."""
-    import asyncio
-
-    import msgspec
-
     server = server_of(request)
     try:
         server.admit()
-        raw = await request.body()
-        try:
-            bodies = parse_lines(raw.decode("utf-8"))
-        except UnicodeDecodeError as e:
-            raise UserInputError(f"body: not UTF-8 at byte {e.start}", field="body") from None
+        states = entries(decoded(request, await request.body()))
 
-        async def one(body: dict[str, Any]) -> bytes:
-            try:
-                return msgspec.json.encode(await answer(body))
-            except UnicodeEncodeError as e:
-                return msgspec.json.encode({"error": {"message": error_object(e)["error"]["message"], "field": None, "status": 422}})
+        async def all_of_them() -> list[dict[str, Any]]:
+            return list(await asyncio.gather(*(answer(server, where, entry) for where, entry in states)))
 
-        async def answer(body: dict[str, Any]) -> dict[str, Any]:
-            try:
-                parsed = SystemOneRequest.model_validate({"model": server.names[0], **body})
-                result = await decide(server, to_internal(parsed, server.settings.own_decision_limits))
-                return response(server.check_model(None), result)
-            except ValidationError as e:
-                message, where = describe_validation(list(e.errors(include_url=False)))
-                return {"error": {"message": message, "field": where, "status": 422}}
-            except HeadwaterError as e:
-                return {"error": {"message": str(e), "field": getattr(e, "field", None), "status": error_body(e)[0]}}
-
-        answers = await unless_client_leaves(request, _all(asyncio.gather(*(one(b) for b in bodies))))
-        return Response(b"\n".join(answers) + b"\n", media_type="application/jsonl")
+        answers = await unless_client_leaves(request, all_of_them())
+        return Response(b"".join(msgspec.json.encode(a) + b"\n" for a in answers), media_type="application/jsonl")
     except HeadwaterError as e:
         return error_response(e)
-
-
-async def _all(work: Any) -> list[bytes]:
-    return list(await work)

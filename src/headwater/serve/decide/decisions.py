@@ -13,10 +13,11 @@ from headwater.decisions.annotations import yes_no
 from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text, need_distinct
 from headwater.serve.context import server_of
 from headwater.serve.decide import sglang
-from headwater.serve.decide.body import json_body
 from headwater.serve.decide.run import decide
 from headwater.serve.decide.systemone import extras
 from headwater.serve.errors import describe_validation, error_response, json_response, plain_error
+from headwater.serve.jsonbody import json_body
+from headwater.serve.schema.common import Int, Salt
 from headwater.serve.sse import unless_client_leaves
 
 router = APIRouter()
@@ -24,7 +25,7 @@ MAX_QUESTIONS, MAX_CHOICES = 200, 255
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), strict=True)
 
 
 class Predicate(Strict):
@@ -81,9 +82,9 @@ class DecisionsRequest(Strict):
     x_debias: Literal["none", "reverse", "cyclic"] = "none"
     x_labels: Literal["auto", "text"] = "auto"
     x_label_mass: bool = False
-    x_prompt_format_version: int = 1
+    x_prompt_format_version: Int = 1
     x_return_token_ids: bool = False
-    x_cache_salt: str = ""
+    x_cache_salt: Salt = ""
 
 
 _BODY = TypeAdapter(DecisionsRequest)

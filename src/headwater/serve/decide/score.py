@@ -17,10 +17,11 @@ from headwater.decisions.types import DecisionRequest
 from headwater.serve.context import new_id, server_of
 from headwater.serve.decide.run import decide_many, read
 from headwater.serve.errors import json_response
-from headwater.serve.schema.common import Wire
+from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import unless_client_leaves
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 MAX_DOCUMENTS = 1000
 RELEVANT = "The passage in the state answers or is relevant to this query: "
 
@@ -46,7 +47,7 @@ class RerankRequest(Wire):
     model: str | None = None
     query: str
     documents: list[str | RerankDocument] = Field(min_length=1)
-    top_n: int | None = None
+    top_n: Int | None = None
     return_documents: bool = False
     instruction: str | None = None
 

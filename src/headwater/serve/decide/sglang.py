@@ -14,13 +14,14 @@ from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, O
 from headwater.serve.context import Server
 from headwater.serve.decide.run import decide
 from headwater.serve.errors import describe_validation, json_response, plain_error
+from headwater.serve.schema.common import Int
 from headwater.serve.sse import unless_client_leaves
 
 MAX_OPTIONS, MAX_LEVELS = 26, 10
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), strict=True)
 
 
 class NamedOption(Strict):
@@ -55,7 +56,7 @@ class NativeRequest(Strict):
     questions: list[Annotated[Choice | Score | YesNo, Field(discriminator="type")]] = Field(min_length=1)
     temperature: float = 1.0
     model: str | None = None
-    prompt_format_version: int = 1
+    prompt_format_version: Int = 1
     return_prompt_token_ids: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
     images: list[Any] | None = None

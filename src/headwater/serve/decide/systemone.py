@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
@@ -13,21 +14,23 @@ from headwater.decisions.annotations import yes_no
 from headwater.decisions.decider import Work
 from headwater.decisions.types import Answer, DecisionRequest, DecisionResult, Option, Question, as_text
 from headwater.serve.context import Server, server_of
-from headwater.serve.decide.body import json_body
 from headwater.serve.decide.run import decide
-from headwater.serve.errors import json_response, status_of
+from headwater.serve.errors import json_response, one_line, status_of
+from headwater.serve.jsonbody import json_body
+from headwater.serve.schema.common import Int, Salt
 from headwater.serve.sse import unless_client_leaves
 
 router = APIRouter()
 Content = str | dict[str, Any] | list[Any]
 MAX_OPTIONS, MAX_LEVELS = 255, 10
-MAX_REQUEST_TOKENS = 65_536
+MAX_REQUEST_TOKENS = 65_536        # state and all questions
+MAX_QUESTION_TOKENS = 32_768       # state and the longest question
 
 
 class Strict(BaseModel):
     """The published draft: unknown request fields should be refused. Extras of ours begin with `x_`."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), strict=True)
 
 
 class NoulCriteria(Strict):
@@ -66,26 +69,26 @@ class SystemOneRequest(Strict):
     x_debias: Literal["none", "reverse", "cyclic"] = "none"
     x_labels: Literal["auto", "text"] = "auto"
     x_label_mass: bool = False
-    x_prompt_format_version: int = 1
+    x_prompt_format_version: Int = 1
     x_return_token_ids: bool = False
-    x_cache_salt: str = ""
+    x_cache_salt: Salt = ""
 
 
 def detail(error: UserInputError) -> dict[str, Any]:
     """The dialect's validation error: `detail` is a list of {loc, msg, type}."""
-    loc = ["body", *(error.field or "body").replace("]", "").replace("[", ".").split(".")]
-    return {"detail": [{"loc": loc, "msg": str(error), "type": "value_error", "input": None, "ctx": {}}]}
+    loc = ["body", *one_line(error.field or "body").replace("]", "").replace("[", ".").split(".")]
+    return {"detail": [{"loc": loc, "msg": one_line(str(error)), "type": "value_error", "input": None, "ctx": {}}]}
 
 
 def error_body(error: HeadwaterError) -> tuple[int, Any]:
     """-> (status, body) in the dialect's two error shapes."""
     status, _, code = status_of(error)
     if isinstance(error, ContextLengthError):
-        return 400, {"detail": {"message": str(error), "error_type": "tokens_exceeded"}}
+        return 400, {"detail": {"message": one_line(str(error)), "error_type": "tokens_exceeded"}}
     if isinstance(error, UserInputError) and status == 400:
         return 422, detail(error)
     kind = {401: "authentication_error", 408: "timeout"}.get(status, code or "unknown")
-    return status, {"detail": {"message": str(error), "error_type": kind}}
+    return status, {"detail": {"message": one_line(str(error)), "error_type": kind}}
 
 
 def question(name: str, q: Noul | Choice | Score | Box, own_limits: bool) -> Question:
@@ -170,10 +173,10 @@ async def systemone(request: Request) -> Response:
         except ValidationError as e:
             errors = [{**x, "loc": ["body", *x["loc"]]} for x in e.errors(include_url=False, include_context=False)]
             return json_response({"detail": [_plain(x) for x in errors]}, 422, ids)
-        model = server.check_model(None if body.model.startswith("jev") else body.model)
+        model = served_model(server, body.model)
         server.admit()
         wanted = to_internal(body, server.settings.own_decision_limits)
-        result = await unless_client_leaves(request, decide(server, wanted, None if server.settings.own_decision_limits else check_limits))
+        result = await unless_client_leaves(request, decide(server, wanted, dialect_limits(server)))
         return json_response(response(model, result), headers=ids)
     except HeadwaterError as e:
         status, content = error_body(e)
@@ -182,13 +185,29 @@ async def systemone(request: Request) -> Response:
         return json_response(content, status, headers)
 
 
+def served_model(server: Server, name: str) -> str:
+    """The model's name for the answer. Clients of this dialect have the name of its own model built in. Raises NotFoundError."""
+    return server.check_model(None if name.startswith("jev") else name)
+
+
+def dialect_limits(server: Server) -> Callable[[Work], None] | None:
+    """What to check of a plan; None where the server's own limits hold."""
+    return None if server.settings.own_decision_limits else check_limits
+
+
 def check_limits(work: Work) -> None:
-    """The dialect's token limit, before anything is computed."""
+    """The dialect's two token limits, before anything is computed."""
     if work.once > MAX_REQUEST_TOKENS:
         raise ContextLengthError(f"state and questions are {work.once:,} tokens, at most {MAX_REQUEST_TOKENS:,} are allowed", field="state")
+    for p in work.passes:
+        n = len(work.items[p.start].ids)
+        if n > MAX_QUESTION_TOKENS:
+            field = work.request.questions[p.question].field
+            raise ContextLengthError(f"{field}: state and question are {n:,} tokens, at most {MAX_QUESTION_TOKENS:,} are allowed", field=field)
 
 
 def _plain(error: dict[str, Any]) -> dict[str, Any]:
     """pydantic may put objects into `input` that JSON cannot hold, and huge ones."""
     text = repr(error.get("input"))
-    return {"loc": [str(x) if not isinstance(x, int) else x for x in error["loc"]], "msg": error["msg"], "type": error["type"], "input": text[:200]}
+    loc = [x if isinstance(x, int) else one_line(str(x)) for x in error["loc"]]
+    return {"loc": loc, "msg": one_line(error["msg"]), "type": error["type"], "input": text[:200]}

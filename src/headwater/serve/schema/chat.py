@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from headwater.core.errors import UserInputError
-from headwater.serve.schema.common import GenerationFields, Wire
+from headwater.serve.schema.common import GenerationFields, Int, Wire
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
@@ -100,17 +100,28 @@ class NamedTool(Wire):
 
 class ChatRequest(GenerationFields):
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: int | None = None
+    max_completion_tokens: Int | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Int | None = None
     tools: list[Tool] | None = None
     tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    thinking_token_budget: int | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
     include_reasoning: bool = True
+    _budget_is_advice: bool = PrivateAttr(default=False)
+
+    @property
+    def budget_is_advice(self) -> bool:
+        """The budget came from a dialect whose clients always send one: models that do not think apart need not begin to."""
+        return self._budget_is_advice
+
+    def advise(self) -> ChatRequest:
+        self._budget_is_advice = True
+        return self
 
     def wanted_logprobs(self) -> int | None:
         if self.top_logprobs is not None and not self.logprobs:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from headwater.core.errors import UserInputError
 from headwater.core.params import MAX_LOGPROBS, SamplingParams
@@ -33,10 +33,20 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Wire(BaseModel):
-    """Unknown fields are kept, so that they can be reported."""
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
-    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+Int = Annotated[int, BeforeValidator(_whole)]                       # JSON does not tell 5 from 5.0, and some languages write the latter
+# what a client may call a request: goes into logs and headers
+RequestId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:/-]+$")]
+Salt = Annotated[str, Field(max_length=1024)]
+
+
+class Wire(BaseModel):
+    """Unknown fields are kept, so that they can be reported. Types are taken as they are sent: "5" is no number, 1 no truth."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=(), strict=True)
 
     def unknown_fields(self) -> list[str]:
         """Names of fields that nobody reads. Raises UserInputError for those that would change the answer."""
@@ -83,17 +93,17 @@ class GenerationFields(Wire):
     model: str | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Int | None = None
     min_p: float | None = None
-    n: int | None = None
-    max_tokens: int | None = None
-    min_tokens: int | None = None
+    n: Int | None = None
+    max_tokens: Int | None = None
+    min_tokens: Int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool = False
     include_stop_str_in_output: bool = False
     skip_special_tokens: bool = True
-    seed: int | None = None
+    seed: Int | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     presence_penalty: float | None = None
@@ -108,12 +118,12 @@ class GenerationFields(Wire):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
     user: str | None = None
-    cache_salt: str | None = None
-    priority: int = 0
-    request_id: str | None = None
+    cache_salt: Salt | None = None
+    priority: Int = 0
+    request_id: RequestId | None = None
     return_token_ids: bool | None = None
 
-    def sampling(self, *, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None = None) -> SamplingParams:
+    def sampling(self, *, max_tokens: int | None, logprobs: int | None, prompt_logprobs: Int | None = None) -> SamplingParams:
         """Raises UserInputError naming the field that is out of range."""
         given = {
             name: getattr(self, name)

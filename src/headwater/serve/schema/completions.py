@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.serve.schema.common import GenerationFields
+from headwater.serve.schema.common import GenerationFields, Int
 
 
 class CompletionRequest(GenerationFields):
@@ -11,8 +11,8 @@ class CompletionRequest(GenerationFields):
     prompt: str | list[str] | list[int] | list[list[int]]
     echo: bool = False
     suffix: str | None = None
-    logprobs: int | None = None
-    prompt_logprobs: int | None = None
+    logprobs: Int | None = None
+    prompt_logprobs: Int | None = None
     add_special_tokens: bool = True
 
     def prompts(self) -> list[str | list[int]]:

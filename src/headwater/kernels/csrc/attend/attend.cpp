@@ -42,7 +42,8 @@ void check_shapes(const Step& step, const KVGroup& kv, const AttendSpec& spec) {
   if (spec.head_dim <= 0 || spec.head_dim % 8) fail("head_dim " + std::to_string(spec.head_dim) + " is not a multiple of 8");
   if (kv.kv_heads != spec.kv_heads || kv.head_dim != spec.head_dim) fail("the cache was made for other heads than the layer's");
   if (spec.layer < 0 || spec.layer >= kv.layers) fail("layer " + std::to_string(spec.layer) + " is outside the cache");
-  if (kv.format != kF16 && kv.format != kQ8) fail("unknown cache format " + std::to_string(kv.format));
+  if (kv.format < 0 || kv.format >= kFormats) fail("unknown cache format " + std::to_string(kv.format));
+  if (kv.format >= kFp4 && spec.head_dim % 32) fail("formats of four bits want a head_dim that is a multiple of 32");
   if (spec.window < 0) fail("window is negative");
   if (step.n_rows > 0 && (step.row_start[0] != 0 || step.row_start[step.n_rows] != step.n_tokens)) fail("row_start does not span the tokens");
 }
@@ -162,11 +163,12 @@ void store(ThreadPool& pool, const AttendJob& job) {
   std::vector<int32_t> row_of(static_cast<size_t>(step.n_tokens));
   for (int r = 0; r < step.n_rows; ++r) std::fill(row_of.begin() + step.row_start[r], row_of.begin() + step.row_start[r + 1], r);
   const auto write = HW_SELECT(store_kv);
-  constexpr int kPiece = 64;
-  const int pieces = (step.n_tokens + kPiece - 1) / kPiece;
+  // two tokens of a block share bytes in formats of four bits: there one task stores all tokens of a kv head
+  const int piece_tokens = job.kv.format < kFp4 ? 64 : step.n_tokens;
+  const int pieces = (step.n_tokens + piece_tokens - 1) / piece_tokens;
   const auto one = [&](int task, int) {
-    const int first = task / job.spec.kv_heads * kPiece;
-    write(job, task % job.spec.kv_heads, row_of.data(), first, std::min(first + kPiece, step.n_tokens));
+    const int first = task / job.spec.kv_heads * piece_tokens;
+    write(job, task % job.spec.kv_heads, row_of.data(), first, std::min(first + piece_tokens, step.n_tokens));
   };
   if (step.n_tokens * job.spec.kv_heads < 64) {
     for (int task = 0; task < pieces * job.spec.kv_heads; ++task) one(task, 0);
@@ -182,7 +184,7 @@ float* thread_scratch(int slot, size_t floats) {
     std::unique_ptr<float, FreeAligned> data;
     size_t size = 0;
   };
-  thread_local Buffer buffers[2];
+  thread_local Buffer buffers[3];
   Buffer& b = buffers[slot];
   if (b.size < floats) {
     const size_t bytes = (floats * sizeof(float) + 4095) / 4096 * 4096;
@@ -194,13 +196,19 @@ float* thread_scratch(int slot, size_t floats) {
 }
 
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
-                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse) {
+                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
+                     const int32_t* until) {
   check_shapes(step, kv, spec);
   if (step.n_tokens == 0) return;
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
                       (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim)};
   std::vector<RowSpan> spans = spans_of(step, kv, spec);
   store(pool, job);
+  if (until) {
+    for (RowSpan& s : spans) s.count = std::clamp(until[s.row] - s.position, 0, s.count);
+    spans.erase(std::remove_if(spans.begin(), spans.end(), [](const RowSpan& s) { return s.count == 0; }), spans.end());
+    if (spans.empty()) return;
+  }
   sort_by_prefix(spans, kv);
   std::vector<TileSegment> segments;
   std::vector<AttendTile> tiles;

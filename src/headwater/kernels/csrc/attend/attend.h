@@ -13,7 +13,9 @@
 
 namespace hw {
 
-enum KVFormat : int { kF16 = 0, kQ8 = 1 };
+// kQ8: int8, a half-precision scale per 32 channels of a token. kFp4: E2M1, an E4M3 scale per 16. kInt4: 0..15, half-precision scale and minimum per
+// 32. Codes of four bits: in each run of sixteen numbers byte i holds number i (low half) and number i + 8.
+enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kFormats = 4 };
 
 constexpr int kChunkTokens = 256;
 constexpr int kChunkBlocks = kChunkTokens / kBlockTokens;
@@ -63,7 +65,12 @@ static inline void visible_range(const AttendSpec& spec, int position, int end, 
 static inline int64_t q8_groups(int head_dim) { return (head_dim + kQ8Channels - 1) / kQ8Channels; }
 
 static inline int64_t kv_block_bytes(int format, int head_dim) {
-  return format == kQ8 ? kBlockTokens * (head_dim + 2 * q8_groups(head_dim)) : int64_t{2} * kBlockTokens * head_dim;
+  switch (format) {
+    case kQ8: return kBlockTokens * (head_dim + 2 * q8_groups(head_dim));
+    case kFp4: return kBlockTokens * (head_dim / 2 + head_dim / 16);
+    case kInt4: return kBlockTokens * (head_dim / 2 + head_dim / 8);
+    default: return int64_t{2} * kBlockTokens * head_dim;
+  }
 }
 
 // Where one kv head of a block begins in k or v.
@@ -85,10 +92,12 @@ static inline size_t attend_scratch(int rows, int padded) {
 // Grows on demand, 64-byte aligned, one per thread and `slot`.
 float* thread_scratch(int slot, size_t floats);
 
-// attend() that also returns the natural log-sum-exp of every (token, head) when lse is not null. Throws std::invalid_argument naming the
-// row and position when the table lacks a block that a query may see.
+// attend() that also returns the natural log-sum-exp of every (token, head) when lse is not null. until [n_rows], if given: tokens from that
+// position on are stored and do not attend. Throws std::invalid_argument naming the row and position when the table lacks a block that a
+// query may see.
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
-                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse);
+                     const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
+                     const int32_t* until = nullptr);
 
 // k, v: whole caches. Copies blocks in every layer; pairs[2i] -> pairs[2i + 1], in order.
 void copy_blocks(ThreadPool& pool, const KVGroup& kv, const int32_t* pairs, int n_pairs);

@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 
 #include "attend/attend.h"
+#include "attend/select_bind.h"
 #include "common/module.h"
 #include "common/pool.h"
 #include "rope.h"
@@ -40,7 +41,7 @@ hw::KVGroup cache_of(const Cache& k, const Cache& v, int format, int head_dim) {
   group.head_dim = head_dim;
   group.format = format;
   const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
-  want(format == hw::kF16 || format == hw::kQ8, "cache: unknown format");
+  want(format >= 0 && format < hw::kFormats, "cache: unknown format");
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "cache: k and v do not have the size of the format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
@@ -49,7 +50,7 @@ hw::KVGroup cache_of(const Cache& k, const Cache& v, int format, int head_dim) {
 
 void attend_arrays(Ints positions, Ints row_start, Table table, Cache k_cache, Cache v_cache, int format, int layer, int heads, int head_dim,
                    int window, float scale, float softcap, bool causal, Rows q, Rows k, Rows v, RowsOut out,
-                   std::optional<nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>> lse) {
+                   std::optional<nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>> lse, nb::object selection) {
   hw::KVGroup cache = cache_of(k_cache, v_cache, format, head_dim);
   cache.table = table.data();
   cache.table_width = static_cast<int>(table.shape(1));
@@ -73,6 +74,13 @@ void attend_arrays(Ints positions, Ints row_start, Table table, Cache k_cache, C
   want_rows(v, step.n_tokens, static_cast<int64_t>(cache.kv_heads) * head_dim, "v");
   want_rows(out, step.n_tokens, static_cast<int64_t>(heads) * head_dim, "out");
   if (lse) want_rows(*lse, step.n_tokens, heads, "lse");
+  if (!selection.is_none()) {
+    want(!lse && step.n_tokens > 0, "attend: a selection gives no log-sum-exp");
+    const hw::BoundSelection bound = hw::bind_selection(selection, step.n_rows, cache);
+    nb::gil_scoped_release release;
+    return hw::attend_selected(hw::ThreadPool::shared(), step, cache, spec, bound.view, q.data(), q.stride(0), k.data(), k.stride(0), v.data(),
+                               v.stride(0), out.data(), out.stride(0));
+  }
   nb::gil_scoped_release release;
   hw::attend_with_lse(hw::ThreadPool::shared(), step, cache, spec, q.data(), q.stride(0), k.data(), k.stride(0), v.data(), v.stride(0),
                       out.data(), out.stride(0), lse ? lse->data() : nullptr);
@@ -118,7 +126,16 @@ void rope_arrays(Rows x, Ints positions, int head_dim, nb::ndarray<const float, 
 HW_MODULE(attend) {
   m.def("attend", &attend_arrays, nb::arg("positions"), nb::arg("row_start"), nb::arg("table"), nb::arg("k_cache"), nb::arg("v_cache"),
         nb::arg("format"), nb::arg("layer"), nb::arg("heads"), nb::arg("head_dim"), nb::arg("window"), nb::arg("scale"), nb::arg("softcap"),
-        nb::arg("causal"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("lse").none());
+        nb::arg("causal"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("out"), nb::arg("lse").none(),
+        nb::arg("selection").none());
+  m.def("index_bytes", [](int kind, int segment, int centroid, double second, int format, int head_dim) {
+    hw::SelectSpec s;
+    s.kind = kind;
+    s.segment = segment;
+    s.centroid = centroid;
+    s.second = second;
+    return hw::IndexLayout(s, format, head_dim).bytes;
+  }, nb::arg("kind"), nb::arg("segment"), nb::arg("centroid"), nb::arg("second"), nb::arg("format"), nb::arg("head_dim"));
   m.def("copy_blocks", &copy_block_arrays, nb::arg("k_cache"), nb::arg("v_cache"), nb::arg("format"), nb::arg("head_dim"), nb::arg("pairs"));
   m.def("merge_parts", &merge_arrays, nb::arg("outs"), nb::arg("lses"), nb::arg("out"), nb::arg("lse"));
   m.def("rope", &rope_arrays, nb::arg("x"), nb::arg("positions"), nb::arg("head_dim"), nb::arg("inv_freq"), nb::arg("interleaved"),

@@ -3,11 +3,8 @@
 
 #include "attend/attend.h"
 #include "attend/tiles_isa.h"
+#include "attend/transpose_isa.h"
 #include "common/simd16.h"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 namespace hw {
 namespace HW_ISA {
@@ -25,29 +22,6 @@ HW_INLINE uint16_t quantise32(const float* x, int n, int8_t* out) {
   store_i8(out, to_int(max(least, min(most, a * inverse))));
   store_i8(out + kLanes, to_int(max(least, min(most, b * inverse))));
   return scale[0];
-}
-
-// out[c][i] = tile[i][c] for a tile of 16 tokens and 16 channels.
-HW_INLINE void transpose16(const uint16_t* tile, uint16_t* out) {
-#if defined(__SSE2__)
-  for (int i = 0; i < 16; i += 8) {
-    for (int c = 0; c < 16; c += 8) {
-      __m128i a[8], b[8];
-      for (int r = 0; r < 8; ++r) a[r] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(tile + (i + r) * 16 + c));
-      for (int width = 0; width < 3; ++width) {  // each pass interleaves rows r and r + 4: three of them transpose 8 x 8
-        for (int r = 0; r < 4; ++r) {
-          b[2 * r] = _mm_unpacklo_epi16(a[r], a[r + 4]);
-          b[2 * r + 1] = _mm_unpackhi_epi16(a[r], a[r + 4]);
-        }
-        for (int r = 0; r < 8; ++r) a[r] = b[r];
-      }
-      for (int r = 0; r < 8; ++r) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + (c + r) * 16 + i), a[r]);
-    }
-  }
-#else
-  for (int c = 0; c < 16; ++c)
-    for (int i = 0; i < 16; ++i) out[c * 16 + i] = tile[i * 16 + c];
-#endif
 }
 
 // `count` tokens of one block from `slot` on; k and v are those of the first.
@@ -84,6 +58,69 @@ void store_q8_token(const AttendJob& job, const float* k, const float* v, char* 
   }
 }
 
+// Code of |x| / scale in E2M1, halves to the even mantissa: 0, 0.5, 1, 1.5, 2, 3, 4, 6.
+int e2m1(float y) { return (y > 0.25f) + (y >= 0.75f) + (y > 1.25f) + (y >= 1.75f) + (y > 2.5f) + (y >= 3.5f) + (y > 5.0f); }
+
+// Sixteen channels: codes, and the E4M3 scale amax / 6, rounded to half precision and then to three bits of mantissa, halves to even.
+uint8_t quantise_fp4(const float* x, uint8_t* codes) {
+  const F32x16 a = load(x);
+  const float amax = max_lanes(abs(a)), poison = sum_lanes(a * zero16());
+  uint16_t half[kLanes];
+  store_f16(half, splat(amax / 6.0f / 256.0f + poison));
+  const bool broken = (half[0] & 0x7fff) > 0x7c00;
+  const int rounded = (half[0] + 0x3f + ((half[0] >> 7) & 1)) >> 7;
+  const auto scale = static_cast<uint8_t>(broken ? 0x7f : rounded > 0x7e ? 0x7e : rounded);
+  const float wide = half_to_float(e4m3_bits(scale)) * 256.0f;
+  const float inverse = wide > 0.0f ? 1.0f / wide : 0.0f;
+  for (int i = 0; i < kLanes; ++i) codes[i] = static_cast<uint8_t>(e2m1((x[i] < 0 ? -x[i] : x[i]) * inverse) | (x[i] < 0 ? 8 : 0));
+  return scale;
+}
+
+// 32 channels: codes 0..15, scale (highest - lowest) / 15 and lowest in half precision.
+void quantise_int4(const float* x, uint8_t* codes, uint16_t* scale, uint16_t* least) {
+  const F32x16 a = load(x), b = load(x + kLanes);
+  const float high = max_lanes(max(a, b)), low = -max_lanes(max(zero16() - a, zero16() - b)), poison = sum_lanes(fma(a, zero16(), b * zero16()));
+  uint16_t half[kLanes];
+  store_f16(half, min(splat(65504.0f), splat((high - low) / 15.0f + poison)));
+  *scale = half[0];
+  store_f16(half, splat(low));
+  *least = half[0];
+  const float wide = half_to_float(*scale), from = half_to_float(*least);
+  const F32x16 inverse = splat(wide > 0.0f ? 1.0f / wide : 0.0f), most = splat(15.0f);
+  int8_t bytes[2 * kLanes];
+  store_i8(bytes, to_int(max(zero16(), min(most, (a - splat(from)) * inverse))));
+  store_i8(bytes + kLanes, to_int(max(zero16(), min(most, (b - splat(from)) * inverse))));
+  std::memcpy(codes, bytes, 2 * kLanes);
+}
+
+// One token's codes of 32 channels from c on: into columns of a key block, or into a row of a value block.
+void put_codes(const uint8_t* codes, int dim, char* block, int slot, int c, bool key) {
+  for (int i = 0; i < 2 * kLanes; ++i) {
+    const int d = c + i;
+    char* byte = key ? block + d * 8 + slot % 8 : block + slot * dim / 2 + d / 16 * 8 + d % 8;
+    const bool high = key ? slot >= 8 : d % 16 >= 8;
+    *byte = static_cast<char>(high ? (*byte & 15) | codes[i] << 4 : (*byte & 0xf0) | codes[i]);
+  }
+}
+
+void store_four_bits(int format, int dim, const float* x, char* block, int slot, bool key) {
+  char* scales = block + kBlockTokens * dim / 2;
+  for (int c = 0; c < dim; c += 2 * kLanes) {
+    uint8_t codes[2 * kLanes];
+    if (format == kFp4) {
+      for (int h = 0; h < 2; ++h) {
+        const int g = c / kLanes + h;
+        scales[key ? g * kBlockTokens + slot : slot * (dim / kLanes) + g] = static_cast<char>(quantise_fp4(x + c + h * kLanes, codes + h * kLanes));
+      }
+    } else {
+      auto* halves = reinterpret_cast<uint16_t*>(scales);
+      const int g = c / (2 * kLanes), at = key ? g * 2 * kBlockTokens + slot : 2 * (slot * (dim / 32) + g);
+      quantise_int4(x + c, codes, halves + at, halves + at + (key ? kBlockTokens : 1));
+    }
+    put_codes(codes, dim, block, slot, c, key);
+  }
+}
+
 }  // namespace
 
 void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last) {
@@ -98,6 +135,11 @@ void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int firs
     const float *k = job.k + t * job.k_stride + column, *v = job.v + t * job.v_stride + column;
     if (job.kv.format == kQ8) {
       for (int i = 0; i < count; ++i) store_q8_token(job, k + i * job.k_stride, v + i * job.v_stride, key, value, slot + i);
+    } else if (job.kv.format != kF16) {
+      for (int i = 0; i < count; ++i) {
+        store_four_bits(job.kv.format, job.spec.head_dim, k + i * job.k_stride, key, slot + i, true);
+        store_four_bits(job.kv.format, job.spec.head_dim, v + i * job.v_stride, value, slot + i, false);
+      }
     } else {
       store_f16_run(job, k, v, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
     }

@@ -67,7 +67,7 @@ HW_INLINE float fold_max(F32x16 v) { return max_lanes(v); }
 struct F32Source {  // scratch: keys [head_dim][16], values [16][value_stride(padded)]
   struct Scale {};
   static constexpr bool kScratch = true;
-  static constexpr int kBytes = 0;  // of a stored number; 0: nothing to prefetch
+  static constexpr int kBits = 0;  // of a stored number; 0: nothing to prefetch
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load(reinterpret_cast<const float*>(block) + d * kLanes); }
   HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
@@ -79,7 +79,7 @@ struct F32Source {  // scratch: keys [head_dim][16], values [16][value_stride(pa
 struct F16Source {
   struct Scale {};
   static constexpr bool kScratch = false;
-  static constexpr int kBytes = 2;
+  static constexpr int kBits = 16;
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load_f16(reinterpret_cast<const uint16_t*>(block) + d * kLanes); }
   HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
@@ -93,7 +93,7 @@ struct Q8Source {
     F32x16 v;
   };
   static constexpr bool kScratch = false;
-  static constexpr int kBytes = 1;
+  static constexpr int kBits = 8;
   HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
     return {load_f16(reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim) + d / kQ8Channels * kBlockTokens)};
   }
@@ -106,6 +106,106 @@ struct Q8Source {
     return load_i8(reinterpret_cast<const int8_t*>(block) + slot * stride + c) * s.v;
   }
 };
+
+// Sixteen codes of four bits.
+#if defined(HW_ISA_avx512) || defined(HW_ISA_avx2)
+HW_INLINE __m128i nibbles(const char* p) {
+  const __m128i x = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm_and_si128(_mm_unpacklo_epi64(x, _mm_srli_epi16(x, 4)), _mm_set1_epi8(15));
+}
+HW_INLINE F32x16 widen(__m128i bytes) {
+#if defined(HW_ISA_avx512)
+  return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+#else
+  return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+#endif
+}
+HW_INLINE F32x16 load_u4(const char* p) { return widen(nibbles(p)); }
+HW_INLINE F32x16 load_e2m1(const char* p) {  // twice the value, a whole number
+  return widen(_mm_shuffle_epi8(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), nibbles(p)));
+}
+#else
+template <class Table>
+HW_INLINE F32x16 load_codes(const char* p, Table value) {
+  float lanes[kLanes];
+  for (int i = 0; i < 8; ++i) {
+    const auto byte = static_cast<uint8_t>(p[i]);
+    lanes[i] = value(byte & 15);
+    lanes[i + 8] = value(byte >> 4);
+  }
+  return load(lanes);
+}
+HW_INLINE F32x16 load_u4(const char* p) {
+  return load_codes(p, [](int code) { return static_cast<float>(code); });
+}
+HW_INLINE F32x16 load_e2m1(const char* p) {
+  return load_codes(p, [](int code) {
+    constexpr float kTwice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    return kTwice[code];
+  });
+}
+#endif
+
+// Half of a positive E4M3 number as half-precision bits, less a factor of 2^8: the exponents differ by 8, and codes are twice the value.
+HW_INLINE uint16_t e4m3_bits(uint8_t scale) { return scale == 0x7f ? uint16_t{0x7e00} : static_cast<uint16_t>(scale << 7); }
+constexpr float kE4m3Factor = 128.0f;
+
+struct Fp4Source {
+  struct Scale {
+    F32x16 first, second;  // of channels d to d + 15 and d + 16 to d + 31; of a value: first
+  };
+  static constexpr bool kScratch = false;
+  static constexpr int kBits = 4;
+  HW_INLINE F32x16 sixteen(const char* scales) {
+    uint16_t half[kLanes];
+    for (int i = 0; i < kLanes; ++i) half[i] = e4m3_bits(static_cast<uint8_t>(scales[i]));
+    return load_f16(half) * splat(kE4m3Factor);
+  }
+  HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
+    const char* scales = block + kBlockTokens * head_dim / 2 + d / 16 * kBlockTokens;
+    return {sixteen(scales), sixteen(scales + kBlockTokens)};
+  }
+  HW_INLINE F32x16 key(const char* block, int d, const Scale& s) { return load_e2m1(block + d * kLanes / 2) * (d & 16 ? s.second : s.first); }
+  HW_INLINE Scale value_scale(const char* block, int stride, int slot, int c) {
+    const char* scales = block + kBlockTokens * stride / 2 + slot * (stride / 16) + c / 16;
+    const F32x16 scale = splat(half_to_float(e4m3_bits(static_cast<uint8_t>(*scales))) * kE4m3Factor);
+    return {scale, scale};
+  }
+  HW_INLINE F32x16 value(const char* block, int stride, int slot, int c, const Scale& s) {
+    return load_e2m1(block + (slot * stride + c) / 2) * s.first;
+  }
+};
+
+struct Int4Source {
+  struct Scale {
+    F32x16 scale, least;
+  };
+  static constexpr bool kScratch = false;
+  static constexpr int kBits = 4;
+  HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
+    const auto* halves = reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim / 2) + d / 32 * 2 * kBlockTokens;
+    return {load_f16(halves), load_f16(halves + kBlockTokens)};
+  }
+  HW_INLINE F32x16 key(const char* block, int d, const Scale& s) { return fma(load_u4(block + d * kLanes / 2), s.scale, s.least); }
+  HW_INLINE Scale value_scale(const char* block, int stride, int slot, int c) {
+    const auto* halves = reinterpret_cast<const uint16_t*>(block + kBlockTokens * stride / 2) + 2 * (slot * (stride / 32) + c / 32);
+    return {splat(half_to_float(halves[0])), splat(half_to_float(halves[1]))};
+  }
+  HW_INLINE F32x16 value(const char* block, int stride, int slot, int c, const Scale& s) {
+    return fma(load_u4(block + (slot * stride + c) / 2), s.scale, s.least);
+  }
+};
+
+// f(source) with the source of a cache format.
+template <class F>
+HW_INLINE void with_source(int format, F&& f) {
+  switch (format) {
+    case kQ8: return f(Q8Source{});
+    case kFp4: return f(Fp4Source{});
+    case kInt4: return f(Int4Source{});
+    default: return f(F16Source{});
+  }
+}
 
 // Asks for what will be read a few blocks later; the cache's blocks are too short and too far apart for the hardware to guess.
 HW_INLINE void prefetch(const char* p) { __builtin_prefetch(p, 0, 2); }
@@ -125,9 +225,9 @@ HW_INLINE void score_kernel(const float* q, int head_dim, const char* const* blo
     const int d1 = d0 + kQ8Channels < head_dim ? d0 + kQ8Channels : head_dim;
     for (int d = d0; d < d1; ++d) {
       F32x16 key[NB];
-      if (Source::kBytes) {
+      if (Source::kBits) {
 #pragma GCC unroll 8
-        for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + d * kLanes * Source::kBytes);
+        for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + d * kLanes * Source::kBits / 8);
       }
 #pragma GCC unroll 8
       for (int b = 0; b < NB; ++b) key[b] = Source::key(blocks[b], d, scale[b]);
@@ -183,8 +283,8 @@ HW_INLINE void value_kernel(const float* weights, const char* const* blocks, int
     const int from = j0 > first ? j0 - first : 0, to = j1 < first + kBlockTokens ? j1 - first : kBlockTokens;
     for (int slot = from; slot < to; ++slot, ++w) {
       F32x16 value[NV];
-      if (Source::kBytes) {
-        for (int i = 0; i < NV * kLanes * Source::kBytes; i += 64) prefetch(blocks[b + kAhead] + (slot * stride + c) * Source::kBytes + i);
+      if (Source::kBits) {
+        for (int i = 0; i < NV * kLanes * Source::kBits / 8; i += 64) prefetch(blocks[b + kAhead] + (slot * stride + c) * Source::kBits / 8 + i);
       }
 #pragma GCC unroll 8
       for (int i = 0; i < NV; ++i) {

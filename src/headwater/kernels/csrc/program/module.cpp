@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "attend/attend.h"
+#include "attend/select_bind.h"
 #include "program/program.h"
 
 namespace {
@@ -104,7 +105,7 @@ void check_range(const Ints& a, int64_t low, int64_t high, const char* name) {
 hw::KVGroup group_of(const GroupTuple& g, int n_rows) {
   const auto& [k, v, format, head_dim, table] = g;
   if (head_dim == 0) return {};  // a group that no operation reads
-  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && (format == hw::kF16 || format == hw::kQ8), "kv: k and v must be [layers, blocks, kv_heads, ...]");
+  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && format >= 0 && format < hw::kFormats, "kv: k and v must be [layers, blocks, kv_heads, ...]");
   hw::KVGroup group;
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
@@ -148,7 +149,8 @@ void check_ops(const hw::Program& program, const hw::Run& run, const Ints& token
 
 nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Ints tokens, Ints positions, Ints row_start, Ints reads,
                                                        std::optional<Ints> state_in, std::optional<Ints> state_out,
-                                                       const std::vector<GroupTuple>& groups, const nb::dict& states) {
+                                                       const std::vector<GroupTuple>& groups, const nb::dict& states,
+                                                       nb::object selection) {
   hw::Run run;
   hw::Step& s = run.step;
   want(tokens.size() == positions.size() && row_start.size() >= 1, "step: tokens and positions differ in length, or row_start is empty");
@@ -182,6 +184,13 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Int
     s.state_out = state_out->data();
   }
   check_ops(program, run, tokens, positions);
+  hw::BoundSelection bound;
+  if (!selection.is_none()) {
+    run.selected = hw::field<int>(selection, "group");
+    want(run.selected >= 0 && run.selected < static_cast<int>(run.groups.size()), "selection: its cache group is missing");
+    bound = hw::bind_selection(selection, s.n_rows, run.groups[static_cast<size_t>(run.selected)]);
+    run.selection = &bound.view;
+  }
   const auto n = static_cast<size_t>(s.n_reads), dim = static_cast<size_t>(program.hidden_dim());
   auto* memory = new float[n * dim + 1];
   nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<float*>(p); });
@@ -211,7 +220,7 @@ HW_MODULE(program) {
         p.finish();
       }, nb::arg("hidden"))
       .def("run", &run_program, nb::arg("tokens"), nb::arg("positions"), nb::arg("row_start"), nb::arg("reads"), nb::arg("state_in").none(),
-           nb::arg("state_out").none(), nb::arg("groups"), nb::arg("states"))
+           nb::arg("state_out").none(), nb::arg("groups"), nb::arg("states"), nb::arg("selection").none() = nb::none())
       .def_rw("timed", &hw::Program::timed, "Whether run() adds the wall time of every operation to `take_seconds`.")
       .def("take_seconds", [](hw::Program& p) {  // seconds by kind of operation since the last call
         nb::dict out;

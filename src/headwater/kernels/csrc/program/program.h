@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/select.h"
 #include "common/pool.h"
 #include "common/step.h"
 #include "linear/linear.h"
@@ -75,6 +76,8 @@ struct Run {
   Step step;
   std::vector<KVGroup> groups;
   std::map<std::string, StateView> states;
+  const Selection* selection = nullptr;  // of the group `selected`, or null: everything is read
+  int selected = -1;
 };
 
 class Program {

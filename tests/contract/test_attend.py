@@ -1,0 +1,142 @@
+"""Every lossy resident of the room `attend`: an answer depends on its tokens only, and what it wrote never serves anybody else."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headwater.core.errors import UserInputError
+from headwater.core.params import SamplingParams
+from headwater.core.registry import build, residents
+from headwater.engine.expand import GenerateRequest
+from headwater.kernels import native
+from headwater.llm import LLM
+
+pytestmark = pytest.mark.slow
+
+SMALL = {                                  # small zones, so that short prompts select
+    "window": "window:sinks=4,window=48",
+    "quest": "quest:retrieve=0.1,local=16,segment=256,dense_layers=1",
+    "wave": "wave:retrieve=0.05,estimate=0.3,local=16,segment=256,iterations=3",
+}
+FULL = {"window": "window:window=4096", "quest": "quest:retrieve=1,segment=256,local=16", "wave": "wave:retrieve=1,segment=256,local=16"}
+PROMPT, NEW = 534, 12                      # the second segment is complete at 512, and selected from 527 on
+
+
+@pytest.fixture(scope="module")
+def models(smollm2: Path):
+    """attend spec -> LLM, made once."""
+    if not native.available():
+        pytest.skip("the numpy reference is too slow for this")
+    made: dict[tuple, LLM] = {}
+
+    def get(attend: str, **fields) -> LLM:
+        key = (attend, *fields.items())
+        if key not in made:
+            made[key] = LLM(smollm2, attend=attend, context=1024, **({"kv_memory": "96M"} | fields))
+        return made[key]
+
+    return get
+
+
+def prompt(seed: int, n: int = PROMPT) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 49152, n).astype(np.int32)
+
+
+def drawn(llm: LLM, ids, seed: int = 0, new: int = NEW, **more) -> list[tuple[int, float]]:
+    """Tokens and their log-probabilities: equal only where the logits are the same bits."""
+    params = SamplingParams(max_tokens=new, temperature=0.9, seed=seed, logprobs=0, ignore_eos=True)
+    return [(e.token, e.logprob) for e in llm._offline.run([GenerateRequest(ids, params, **more)])[0].choices[0].logprobs]
+
+
+def test_every_lossy_resident_is_tested_here() -> None:
+    assert sorted(residents("attend")) == sorted([*SMALL, "dense"])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_generated_tokens_select_and_answers_repeat(models, name: str) -> None:
+    ids = prompt(1)
+    first = drawn(models(SMALL[name]), ids, cache_salt="a")
+    assert drawn(models(SMALL[name]), ids, cache_salt="b") == first
+    dense = drawn(models("dense"), ids)
+    assert first[0] == dense[0] and first != dense                  # the prompt is read whole, what follows is not
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_at_full_budget_answers_are_the_dense_ones(models, name: str) -> None:
+    assert drawn(models(FULL[name]), prompt(2)) == drawn(models("dense"), prompt(2))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_cold_and_warm_answers_are_the_same_also_for_the_next_turn(models, name: str) -> None:
+    llm, ids = models(SMALL[name]), prompt(3)
+    turn = drawn(llm, ids, new=40, cache_salt="warm")
+    assert drawn(llm, ids, new=40, cache_salt="warm") == turn
+    following = np.concatenate([ids, [t for t, _ in turn], prompt(4, 9)]).astype(np.int32)
+    assert drawn(llm, following, cache_salt="warm") == drawn(llm, following, cache_salt="cold")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_a_selective_query_wrote_serves_nobody(models, name: str) -> None:
+    llm, ids = models(SMALL[name]), prompt(5)
+    turn = drawn(llm, ids, new=40, cache_salt="own")
+    following = np.concatenate([ids, [t for t, _ in turn], [1, 2, 3]]).astype(np.int32)
+    answer = llm._offline.run([GenerateRequest(following, SamplingParams(max_tokens=1), cache_salt="own")])[0]
+    assert PROMPT - 16 <= answer.usage.cached <= PROMPT
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_forked_anywhere_is_linear(models, name: str) -> None:
+    llm, ids = models(SMALL[name]), prompt(6)
+    linear = drawn(llm, ids, cache_salt="linear")
+    for cut in (100, 256, 511, 513, 530):
+        trunk = np.concatenate([ids[:cut], prompt(cut, 30)])
+        held = llm._offline.hold(trunk)
+        assert drawn(llm, ids, parent=held, parent_pos=cut) == linear, cut
+        llm._offline.release(held)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_chunked_is_whole(models, name: str) -> None:
+    assert drawn(models(SMALL[name], step_tokens=61), prompt(7)) == drawn(models(SMALL[name]), prompt(7), cache_salt="whole")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_preempted_and_crowded_is_undisturbed(models, smollm2: Path, name: str) -> None:
+    prompts = [prompt(20 + i, int(n)) for i, n in enumerate(np.random.default_rng(8).integers(520, 545, 3))]
+    alone = [drawn(models(SMALL[name]), p, i, 60, cache_salt="alone") for i, p in enumerate(prompts)]
+    per_token = models(SMALL[name]).engine.executor.caps().spec.bytes_per_token
+    small = LLM(smollm2, attend=SMALL[name], kv_memory=71 * 16 * per_token, context=640)
+    params = [SamplingParams(max_tokens=60, temperature=0.9, seed=i, logprobs=0, ignore_eos=True) for i in range(3)]
+    answers = small._offline.run([GenerateRequest(p, s) for p, s in zip(prompts, params, strict=True)])
+    assert [[(e.token, e.logprob) for e in a.choices[0].logprobs] for a in answers] == alone
+    assert small.engine.scheduler.counters.preempted > 0
+    assert small.engine.scheduler.check(full=True) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_guessed_tokens_keep_the_bits(models, name: str) -> None:
+    ids = np.tile(prompt(9, 60), 9)[:PROMPT]
+    assert drawn(models(SMALL[name], draft="ngram"), ids, new=40) == drawn(models(SMALL[name]), ids, new=40)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_state_saved_by_the_dense_engine_goes_on_under_a_policy(models, name: str, tmp_path: Path) -> None:
+    ids = prompt(10)
+    with models("dense").state(ids) as state:
+        state.save(tmp_path / "trunk.state")
+    llm = models(SMALL[name])
+    with llm.load_state(tmp_path / "trunk.state") as loaded:
+        assert drawn(llm, ids, parent=loaded.request_id, parent_pos=len(loaded)) == drawn(llm, ids, cache_salt="computed")
+
+
+def test_the_index_is_counted_in_the_memory_plan(models) -> None:
+    dense, wave = (models(a).engine.executor.caps().spec.bytes_per_token for a in ("dense", SMALL["wave"]))
+    index = models(SMALL["wave"]).engine.executor.runner.forward.index.index
+    assert wave - dense == pytest.approx(index.nbytes / index.shape[1] / 256, abs=1)
+
+
+@pytest.mark.parametrize("spec", ["wave:retrieve=2", "wave:segment=100", "quest:sinks=4000", "window:window=0", "wave:centroid=3", "nonsense"])
+def test_a_bad_parameter_is_one_line(spec: str) -> None:
+    with pytest.raises(UserInputError, match="--attend"):
+        build("attend", spec).selection()

@@ -1,0 +1,106 @@
+"""Raw bytes on a real connection: what two parsers could read differently is refused and the connection closed, and heads have bounds."""
+
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.trouble.serving import PATIENCE, Served, serving
+
+POST = "POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+BODY = '{"prompt":"abc"}'
+N = len(BODY)
+CHUNKS = f"{N:x}\r\n{BODY}\r\n0\r\n\r\n"
+HIDDEN = "GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"                # what an attacker wants to be taken for a request of its own
+
+AMBIGUOUS = {
+    "length and chunked": f"Content-Length: {N}\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}",
+    "chunked and length": f"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n{CHUNKS}",
+    "two lengths": f"Content-Length: {N}\r\nContent-Length: {N + 5}\r\n\r\n{BODY}",
+    "the same length twice": f"Content-Length: {N}\r\nContent-Length: {N}\r\n\r\n{BODY}",
+    "a list of lengths": f"Content-Length: {N}, {N}\r\n\r\n{BODY}",
+    "a signed length": f"Content-Length: +{N}\r\n\r\n{BODY}",
+    "a negative length": f"Content-Length: -1\r\n\r\n{BODY}",
+    "a hexadecimal length": f"Content-Length: 0x10\r\n\r\n{BODY}",
+    "a length with an underscore": f"Content-Length: 1_6\r\n\r\n{BODY}",
+    "a length beyond 64 bits": f"Content-Length: 99999999999999999999999\r\n\r\n{BODY}",
+    "a blank before the colon": f"Content-Length : {N}\r\n\r\n{BODY}",
+    "a blank before the coding's colon": f"Transfer-Encoding : chunked\r\n\r\n{CHUNKS}",
+    "an unknown coding": f"Transfer-Encoding: xchunked\r\n\r\n{CHUNKS}",
+    "no real coding": f"Transfer-Encoding: identity\r\n\r\n{BODY}",
+    "chunked not last": f"Transfer-Encoding: chunked, identity\r\n\r\n{CHUNKS}",
+    "two codings": f"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n{CHUNKS}",
+    "a coding behind a vertical tab": f"Transfer-Encoding: \x0bchunked\r\n\r\n{CHUNKS}",
+    "a quoted coding": f'Transfer-Encoding: "chunked"\r\n\r\n{CHUNKS}',
+    "a folded line": f"X-A: b\r\n Content-Length: 3\r\nContent-Length: {N}\r\n\r\n{BODY}",
+    "a folded coding": f"Transfer-Encoding:\r\n chunked\r\n\r\n{CHUNKS}",
+    "a bare line feed": f"X-A: b\nContent-Length: {N}\r\n\r\n{BODY}",
+    "a bare carriage return": f"X-A: b\rContent-Length: 3\r\nContent-Length: {N}\r\n\r\n{BODY}",
+    "a NUL": f"X-A: b\0c\r\nContent-Length: {N}\r\n\r\n{BODY}",
+    "a header without colon": f"X-A\r\nContent-Length: {N}\r\n\r\n{BODY}",
+    "a line feed in a chunk extension": f"Transfer-Encoding: chunked\r\n\r\n{N:x};a\nb\r\n{BODY}\r\n0\r\n\r\n",
+    "a prefixed chunk size": f"Transfer-Encoding: chunked\r\n\r\n0x{N:x}\r\n{BODY}\r\n0\r\n\r\n",
+    "a negative chunk size": f"Transfer-Encoding: chunked\r\n\r\n-1\r\n{BODY}\r\n0\r\n\r\n",
+    "a chunk size beyond 64 bits": f"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff1\r\n{BODY}\r\n0\r\n\r\n",
+    "a chunk without its end": f"Transfer-Encoding: chunked\r\n\r\n{N:x}\r\n{BODY}XX0\r\n\r\n",
+    "chunks on bare line feeds": f"Transfer-Encoding: chunked\r\n\r\n{N:x}\n{BODY}\n0\n\n",
+}
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[Served]:
+    with serving("echo") as served:
+        yield served
+
+
+def said(served: Served, raw: str) -> list[int]:
+    """The statuses that came back on one connection before the server closed it."""
+    with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), PATIENCE) as s:
+        out = b""
+        try:
+            s.sendall(raw.encode("latin-1"))
+            while piece := s.recv(65536):
+                out += piece
+        except ConnectionError:                                     # closed while we were still sending
+            pass
+    return [int(n) for n in re.findall(rb"HTTP/1\.1 (\d{3})", out)]
+
+
+def test_two_plain_requests_on_one_connection_are_two_answers(echo) -> None:
+    assert said(echo, f"{POST}Content-Length: {N}\r\n\r\n{BODY}{HIDDEN}") == [200, 200]
+    assert said(echo, f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}{HIDDEN}") == [200, 200]
+
+
+@pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_a_request_that_could_be_read_in_two_ways_is_refused_and_nothing_behind_it_is_read(echo, rest) -> None:
+    assert said(echo, POST + rest + HIDDEN) == [400]
+
+
+def test_lines_that_end_in_bare_line_feeds_are_refused(echo) -> None:
+    assert said(echo, f"{POST}Content-Length: {N}\r\n\r\n{BODY}".replace("\r\n", "\n")) == [400]
+
+
+@pytest.mark.parametrize("head", [
+    "X: " + "a" * 100_000 + "\r\n", "X: " + "a" * 1_000_000, "".join(f"X{i}: a\r\n" for i in range(20_000)),
+], ids=["one long header", "one that never ends", "many headers"])
+def test_a_head_has_a_bound(echo, head) -> None:
+    assert said(echo, f"GET /version HTTP/1.1\r\nHost: x\r\n{head}\r\n{HIDDEN}") in ([431], [])     # []: reset before it could be read
+    assert echo.health().status_code == 200
+
+
+def test_a_long_address_has_the_same_bound(echo) -> None:
+    assert said(echo, f"GET /{'a' * 100_000} HTTP/1.1\r\nHost: x\r\n\r\n") in ([431], [])
+
+
+def test_a_large_body_behind_a_small_head_is_none_of_the_heads_business(echo) -> None:
+    prompt = '{"prompt":"' + "a" * 300_000 + '"}'
+    assert said(echo, f"{POST}Connection: close\r\nContent-Length: {len(prompt)}\r\n\r\n{prompt}") == [200]
+
+
+@pytest.mark.parametrize("path", [
+    "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/..%2f..%2fetc/passwd", "/page/index.html", "//etc/passwd", "/v1/models/../../../etc/passwd",
+    "/v1/models/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/v1/responses/..%2f..%2fetc%2fpasswd", "/%00", "/v1/models/a%00b",
+])
+def test_no_path_leads_to_a_file(echo, path) -> None:
+    assert said(echo, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[0] in (404, 405)
