@@ -24,6 +24,7 @@ class Known:
     """script: in `bench/peers`. takes: `gguf` (the model file) or `folder` (its own format). packages: what pip installs, call by call.
 
     variants: arguments of runs that a user could pick. export: command that makes the model folder from a float32 hub folder {hf} at {out}.
+    formats: encodings of the same model that are made beside the given file, since users may choose. env: of the runner.
     """
 
     script: str
@@ -31,14 +32,23 @@ class Known:
     packages: tuple[tuple[str, ...], ...]
     variants: tuple[tuple[str, ...], ...] = ((),)
     export: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
 
 
 PEERS = {
     "llama-cpp": Known(
-        "run_llama_cpp.py", "gguf", (("--no-binary", "llama-cpp-python", "llama-cpp-python==0.3.36"),), (("0",), ("1",)),
+        "run_llama_cpp.py", "gguf", (("--no-binary", "llama-cpp-python", "llama-cpp-python==0.3.36"), ("gguf",)), (("0",), ("1",)),
+        formats=("Q4_0", "Q8_0", "F16"),
     ),
     "ik-llama-cpp": Known("run_llama_cpp.py", "gguf", (("ik-llama-cpp-python==0.1.5", "numpy"),), (("0",),)),
-    "transformers": Known("run_transformers.py", "gguf", (("torch==2.13.0",), ("transformers", "gguf", "accelerate"))),
+    "transformers": Known(
+        "run_transformers.py", "gguf", (("torch==2.13.0",), ("transformers", "gguf", "accelerate")), (("float32",), ("bfloat16",)),
+    ),
+    "ctranslate2": Known(
+        "run_ctranslate2.py", "folder", (("torch==2.13.0",), ("ctranslate2==4.8.5", "transformers", "gguf", "accelerate")), (("int8",),),
+        ("ct2-transformers-converter", "--model", "{hf}", "--output_dir", "{out}", "--quantization", "int8", "--force"),
+    ),
     "openvino": Known(
         "run_openvino.py", "folder",
         (("torch==2.13.0",), ("openvino-genai==2026.4.1.0", "optimum-intel==2.2.0", "nncf==3.4.0", "gguf", "accelerate")),
@@ -92,8 +102,15 @@ def prepare(name: str, folder: Path, model: str) -> list[PeerSpec]:
             command = [x.format(hf=hf, out=out) for x in known.export]
             _run(name, [str(home / "bin" / command[0]), *command[1:]])
         done.touch()
-    first = [model_file(model)] if known.takes == "gguf" else [str(folder / f"{name}-model")]
-    return [PeerSpec(":".join((name, *v)), str(python), known.script, [*first, *v]) for v in known.variants]
+    files = {"": model_file(model) if known.takes == "gguf" else str(folder / f"{name}-model")}
+    for encoding in known.formats:
+        files[encoding] = str(folder / f"{Path(model_file(model)).stem}-{encoding}.gguf")
+        if not Path(files[encoding]).exists():
+            _run(name, [str(python), str(SCRIPTS / "export_gguf.py"), model_file(model), files[encoding], encoding])
+    return [
+        PeerSpec(":".join(x for x in (name, encoding, *v) if x), str(python), known.script, [file, *v], dict(known.env))
+        for encoding, file in files.items() for v in known.variants
+    ]
 
 
 def _run(name: str, command: list[str], env: dict[str, str] | None = None) -> None:
