@@ -227,7 +227,7 @@ def test_our_own_claims_are_bound_to_experiments_that_exist_and_their_page_is_cu
     with Ledger(tmp_path / "claims", lambda message: None) as ledger:
         ledger.catch_up()
         views = list(claims.listed(ledger, bound=True))
-    assert {v.binding.experiment for v in views if v.binding} == {"fork_exactness", "chunked_greedy", "load_time"}
+    assert {"fork_exactness", "chunked_greedy", "load_time"} <= {v.binding.experiment for v in views if v.binding}
     assert all(v.prediction and v.runs and v.prediction.at < v.runs[0].started for v in views)
     assert {v.binding.experiment for v in views if v.binding} <= set(experiments.registry(ROOT / "experiments"))
     assert claims.claims_page(views) == (ROOT / "docs" / "claims.md").read_text("utf-8")
