@@ -36,12 +36,13 @@ _KEYS = (("ttft", "p50"), ("ttft", "p95"), ("itl", "p50"), ("itl", "p95"))
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One figure at one load. real: one value per replay; simulated; tolerance: 10 % for p50, 15 % for p95, or the real spread where larger."""
+    """One figure at one load. real: one value per replay; simulated: one per replay, with the costs that were measured around it; tolerance: 10 % for
+    p50, 15 % for p95, or the real spread where larger."""
 
     load: float
     figure: str
     real: list[float]
-    simulated: float
+    simulated: list[float]
 
     @property
     def middle(self) -> float:
@@ -54,7 +55,8 @@ class Line:
 
     @property
     def error(self) -> float:
-        return self.simulated / self.middle - 1.0
+        """Median over the replays of simulated / real - 1."""
+        return statistics.median(s / r for s, r in zip(self.simulated, self.real, strict=True)) - 1.0
 
     @property
     def tolerance(self) -> float:
@@ -136,8 +138,8 @@ def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sche
             progress: Callable[[str, int, int], None] | None = None) -> tuple[Fit, list[Line]]:
     """Calibrate, then for each load (share of the capacity: the trace's busy time when all of it arrives at once) replay really and virtually.
 
-    Each real replay stands between two calibrations, and a load is simulated with what those around its replays measured: a shared machine is not
-    as fast in this minute as it was in the last. No step of a replay is fitted to.
+    Each real replay stands between two calibrations and is simulated with what those two measured: a shared machine is not as fast in this minute as
+    it was in the last. No step of a replay is fitted to.
     """
     def tell(title: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(title, done, total)
@@ -151,31 +153,29 @@ def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sche
 
     measure()                                                       # the first steps of a process are slow
     everything = [measure()]
-    found = fit_records(everything)
     together = replace(trace, time=np.zeros(len(trace)))
-    _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), found, sched, evict)
     lines: list[Line] = []
     for load in loads:
+        _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), fit_records(everything[-2:]), sched, evict)
         stretched = replace(trace, time=trace.time * (shortest / load / max(float(trace.time[-1]), 1e-9)))
-        real, around = [], [everything[-1]]
+        real, simulated = [], []
         for r in range(replays):
             wanted = requests(stretched, vocabulary, f"{load}/{r}.")
             real.append(replay_real(engine, wanted, tell(f"load {load:g}, replay {r + 1}")).figures())
-            around.append(measure())
-        everything += around[1:]
-        found = fit_records(around)
-        simulated = replay_simulated(engine, requests(stretched, vocabulary, "sim."), found, sched, evict)[0].figures()
+            everything.append(measure())
+            simulated.append(replay_simulated(engine, wanted, fit_records(everything[-2:]), sched, evict)[0].figures())
         for name, key in _KEYS:
-            lines.append(Line(load, f"{name} {key}", [getattr(f, name)[key] for f in real], getattr(simulated, name)[key]))
+            lines.append(Line(load, f"{name} {key}", *([getattr(f, name)[key] for f in figures] for figures in (real, simulated))))
     return fit_records(everything), lines
 
 
 def text(found: Fit, lines: list[Line]) -> str:
-    """A table: real replays, simulated value, error, spread of the machine."""
+    """A table: real replays, each simulated, error, spread of the machine."""
     out = ["cost model, held-out steps: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in found.error.items()),
-           f"{'load':>5} {'figure':<9}{'real (replays)':<34}{'simulated':>10}{'error':>9}{'spread':>9}"]
+           f"{'load':>5} {'figure':<9}{'real (replays)':<30}{'simulated':<30}{'error':>9}{'spread':>9}"]
     for x in lines:
         real = " ".join(f"{v:.4g}" for v in x.real)
-        out.append(f"{x.load:>5g} {x.figure:<9}{real:<34}{x.simulated:>10.4g}{100 * x.error:>8.1f}%{100 * x.spread:>8.1f}%"
+        simulated = " ".join(f"{v:.4g}" for v in x.simulated)
+        out.append(f"{x.load:>5g} {x.figure:<9}{real:<30}{simulated:<30}{100 * x.error:>8.1f}%{100 * x.spread:>8.1f}%"
                    + ("" if x.holds else "  outside"))
     return "\n".join(out)
