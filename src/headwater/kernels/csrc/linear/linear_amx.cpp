@@ -24,12 +24,18 @@ void block_part(const Sink& sink, const uint8_t* tiles, int64_t first, int64_t e
   configure(kLayouts[ID].gran);
   for (int64_t g = first; g < end; ++g) SignedPanel<ID>(scratch + (g - first) * panel_bytes(blocks), blocks).fill(sink.part.group(g), blocks);
   __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
+  // The packed bytes of the groups after these are asked for bit by bit behind the products: unpacking would wait for memory otherwise.
+  const int64_t next_end = end + kGroupStep < sink.part.groups() ? end + kGroupStep : sink.part.groups();
+  const uint8_t *next = sink.part.group(end), *const next_stop = sink.part.group(next_end);
+  const int64_t products = (end - first) * ((row_end - row + kTileRows - 1) / kTileRows);
+  const int64_t share = ((next_stop - next) / products + 63) / 64 * 64;
   for (int64_t r = row; r < row_end; r += kTileRows) {
     alignas(64) float sums[kGroupStep][kTileRows * kLanes];
     const auto* at = reinterpret_cast<const TileBlock*>(tiles) + r / kTileRows * blocks;
     const int64_t rows = row_end - r < kTileRows ? row_end - r : kTileRows;
     for (int64_t g = first; g < end; ++g) {
       sink.ahead(r, rows, g);
+      for (const uint8_t* stop = next + share < next_stop ? next + share : next_stop; next < stop; next += 64) __builtin_prefetch(next, 0, 2);
       tile_product<ID>(at, SignedPanel<ID>(scratch + (g - first) * panel_bytes(blocks), blocks), blocks, sums[g - first]);
     }
     for (int64_t i = 0; i < rows; ++i)
