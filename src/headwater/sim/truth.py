@@ -5,15 +5,16 @@ Three real replays per load give the machine's own run-to-run spread; a simulate
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headwater.core.cost import LearnedCost
+from headwater.core.cost import KNEE, LearnedCost
 from headwater.core.events import Arrive
 from headwater.core.params import SamplingParams
 from headwater.core.plan import StepFeatures
@@ -29,8 +30,7 @@ from headwater.sim.traces import Trace, poisson
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
 
-# (requests, prompt as a share of the longest, new tokens): one at a time, then bursts
-_CALIBRATION = ((1, 0.1, 64), (1, 0.5, 64), (2, 0.3, 48), (3, 1.0, 32), (4, 0.05, 48), (6, 0.5, 24), (12, 0.12, 32))
+_AT_ONCE = 1e3                    # requests a second: all of them wait from the start
 _KEYS = (("ttft", "p50"), ("ttft", "p95"), ("itl", "p50"), ("itl", "p95"))
 
 
@@ -94,21 +94,53 @@ def replay_real(engine: Engine, wanted: list[Request], progress: Callable[[int, 
                 time.sleep(max(wanted[sent].arrival - (time.monotonic() - begin), 0.0))
             continue
         now = time.monotonic() - begin
+        before = ended
         for output in outputs:
             record.observe(output, now)
             ended += output.finish is not None
-        if progress is not None:
+        if progress is not None and ended != before:                # not every step: drawing would count as the engine's time
             progress(ended, len(wanted))
     return record
 
 
-def replay_simulated(engine: Engine, wanted: list[Request], found: Fit, sched: str, evict: str) -> tuple[Record, float]:
-    """The same requests in virtual time under the same capacities and policies, with fitted costs; also the virtual seconds it took."""
+@dataclass(slots=True)
+class Measured:
+    """Costs as a machine showed them. ratios: seconds / prediction of measured steps, up to the knee and beyond it: a step draws one of its kind, so
+    that virtual steps scatter like real ones and the scheduler under test learns the same caution."""
+
+    fit: Fit
+    ratios: tuple[np.ndarray, np.ndarray]
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    @classmethod
+    def of(cls, records: list[np.ndarray]) -> Measured:
+        """From the log records of calibrations."""
+        r = np.concatenate(records)
+        steps = [StepFeatures(*x) for x in zip(*(r[n].tolist() for n in FEATURES), strict=True)]
+        found = fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"] + np.median(np.concatenate([outside(x) for x in records])))
+        ratio = r["step_seconds"] / np.maximum([found.cost.step_seconds(f) for f in steps], 1e-9)
+        usual, big = ratio < 5, r["tokens"] > KNEE                  # the fit leaves the others out too
+        parts = [ratio[usual & kind] for kind in (~big, big)]
+        return cls(found, (parts[0], parts[1]))
+
+    def step_seconds(self, f: StepFeatures) -> float:
+        ratios = self.ratios[f.tokens > KNEE]
+        return self.fit.cost.step_seconds(f) * (float(ratios[self.rng.integers(len(ratios))]) if len(ratios) else 1.0)
+
+    def bound_seconds(self, f: StepFeatures) -> float:
+        return self.fit.cost.bound_seconds(f)
+
+    def learn(self, f: StepFeatures, seconds: float) -> None:
+        """What was measured stays."""
+
+
+def replay_simulated(engine: Engine, wanted: list[Request], truth: Measured, sched: str, evict: str) -> tuple[Record, float]:
+    """The same requests in virtual time under the same capacities and policies, with measured costs; also the virtual seconds it took."""
     caps = engine.executor.caps()
-    learned = LearnedCost(prior=found.cost)
+    learned = LearnedCost(prior=truth.fit.cost)
     scheduler = Scheduler(caps, build("sched", sched), build("evict", evict), learned)
     record = Record()
-    loop = Loop(scheduler, SimExecutor(caps), found.cost, record.observe, learned, overhead=found.overhead)
+    loop = Loop(scheduler, SimExecutor(caps), truth, record.observe, learned, overhead=truth.fit.overhead)
     for request in wanted:
         record.arrive(request.request_id, request.arrival, len(request.prompt))
         loop.at(request.arrival, Arrive(request))
@@ -116,57 +148,60 @@ def replay_simulated(engine: Engine, wanted: list[Request], found: Fit, sched: s
     return record, loop.now
 
 
-def calibrate(engine: Engine, longest: int, seed: int, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
-    """Run made-up requests (alone and in bursts, of all lengths up to `longest`) -> the log records of their steps."""
+def outside(records: np.ndarray) -> np.ndarray:
+    """Seconds between consecutive steps that the engine does not account for: who turns it and takes its outputs. Gaps without work are left out."""
+    own = records["apply_seconds"][:-1] + records["plan_seconds"][1:] + records["step_seconds"][1:]
+    gaps = np.diff(records["at"]) - own
+    return gaps[(gaps > 0) & (gaps < 1e-3)]
+
+
+def calibrate(engine: Engine, like: Trace, rate: float, seed: int, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
+    """Run made-up requests (lengths like the trace's in the mean, `rate` a second) -> the log records of their steps."""
     caps = engine.executor.caps()
-    before = engine.log.count
-    for i, (count, prompt, output) in enumerate(_CALIBRATION):
-        trace = poisson(count, 1e3, max(int(prompt * longest), 4), output, seed + i)
-        trace = replace(trace, prompt=np.minimum(trace.prompt, longest), output=np.minimum(trace.output, 2 * output))
-        replay_real(engine, requests(trace, caps.vocabulary, f"calibrate{seed}/{i}."), progress)
+    before, longest = engine.log.count, engine.scheduler.longest // 2
+    median = math.exp(-0.8**2 / 2)                                  # of the generator's lengths, as a share of their mean
+    trace = poisson(max(len(like) // 2, 10), rate, int(median * like.prompt.mean()) + 1, int(median * like.output.mean()) + 1, seed)
+    trace = replace(trace, prompt=np.minimum(trace.prompt, longest), output=np.minimum(trace.output, longest))
+    replay_real(engine, requests(trace, caps.vocabulary, f"calibrate{seed}."), progress)
     return engine.log.records()[-(engine.log.count - before) :]
-
-
-def fit_records(records: list[np.ndarray]) -> Fit:
-    """Costs fitted to the log records of several calibrations."""
-    r = np.concatenate(records)
-    steps = [StepFeatures(*x) for x in zip(*(r[n].tolist() for n in FEATURES), strict=True)]
-    return fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"])
 
 
 def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sched: str = "fcfs", evict: str = "slru", seed: int = 0,
             progress: Callable[[str, int, int], None] | None = None) -> tuple[Fit, list[Line]]:
     """Calibrate, then for each load (share of the capacity: the trace's busy time when all of it arrives at once) replay really and virtually.
 
-    Each real replay stands between two calibrations and is simulated with what those two measured: a shared machine is not as fast in this minute as
-    it was in the last. No step of a replay is fitted to.
+    Each real replay stands between two calibrations at the same load and is simulated with what those two measured: a shared machine is not as
+    fast in this minute as it was in the last, and a processor that idles between requests is slower than one that does not. No step of a replay
+    is fitted to.
     """
     def tell(title: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(title, done, total)
 
-    vocabulary, longest, runs = engine.executor.caps().vocabulary, int(np.percentile(trace.prompt, 95)), 0
+    vocabulary, runs = engine.executor.caps().vocabulary, 0
 
-    def measure() -> np.ndarray:
+    def measure(rate: float) -> np.ndarray:
         nonlocal runs
         runs += 1
-        return calibrate(engine, longest, seed + 100 * runs, tell("calibrate"))
+        return calibrate(engine, trace, rate, seed + runs, tell("calibrate"))
 
-    measure()                                                       # the first steps of a process are slow
-    everything = [measure()]
+    measure(_AT_ONCE)                                               # the first steps of a process are slow
+    everything = [measure(_AT_ONCE)]
     together = replace(trace, time=np.zeros(len(trace)))
+    _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), Measured.of(everything), sched, evict)
     lines: list[Line] = []
     for load in loads:
-        _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), fit_records(everything[-2:]), sched, evict)
         stretched = replace(trace, time=trace.time * (shortest / load / max(float(trace.time[-1]), 1e-9)))
+        rate = load * len(trace) / shortest
         real, simulated = [], []
+        everything.append(measure(rate))
         for r in range(replays):
             wanted = requests(stretched, vocabulary, f"{load}/{r}.")
             real.append(replay_real(engine, wanted, tell(f"load {load:g}, replay {r + 1}")).figures())
-            everything.append(measure())
-            simulated.append(replay_simulated(engine, wanted, fit_records(everything[-2:]), sched, evict)[0].figures())
+            everything.append(measure(rate))
+            simulated.append(replay_simulated(engine, wanted, Measured.of(everything[-2:]), sched, evict)[0].figures())
         for name, key in _KEYS:
             lines.append(Line(load, f"{name} {key}", *([getattr(f, name)[key] for f in figures] for figures in (real, simulated))))
-    return fit_records(everything), lines
+    return Measured.of(everything).fit, lines
 
 
 def text(found: Fit, lines: list[Line]) -> str:
