@@ -164,18 +164,6 @@ def test_the_simulator_needs_no_native_module_no_model_and_no_server() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-def test_a_real_engine_and_its_simulation_are_compared_figure_by_figure() -> None:
-    from headwater.engine.build import EngineSpec, load
-    from headwater.sim.truth import compare, text
-
-    engine, _ = load(EngineSpec(model="echo"))
-    trace = poisson(12, 5.0, 40, 10, 0)
-    found, lines = compare(engine, trace, [0.5], 2)
-    assert [x.figure for x in lines] == ["ttft p50", "ttft p95", "itl p50", "itl p95"]
-    assert all(len(x.real) == 2 and min(x.real) > 0 and x.simulated > 0 for x in lines)
-    assert "simulated" in text(found, lines)
-
-
 def test_a_7500_token_prompt_stretches_no_gap_of_four_streams_beyond_the_budget() -> None:
     prompts, outputs = np.array([20, 20, 20, 20, 7500], np.int32), np.array([400, 400, 400, 400, 5], np.int32)
     trace = Trace("streams", np.array([0.0, 0.0, 0.0, 0.0, 0.5]), prompts, outputs)

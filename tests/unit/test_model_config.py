@@ -117,6 +117,11 @@ def test_any_config_json_gives_a_config_or_a_format_error(name, data):
         assert "\n" not in str(e)
 
 
+def test_names_from_a_file_cannot_break_the_line_of_an_error():
+    with pytest.raises(FormatError, match=r"model_type 'a\\nb' is not supported"):
+        config_from_hub("m/config.json", tiny.CONFIGS["llama"] | {"model_type": "a\nb"})
+
+
 def test_quantised_safetensors_are_refused_and_say_why():
     with pytest.raises(FormatError, match="quantization_config"):
         config_from_hub("c", tiny.CONFIGS["llama"] | {"quantization_config": {"bits": 4}})

@@ -5,6 +5,7 @@ import json
 import threading
 
 import httpx
+import jsonschema
 import openai
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -75,7 +76,6 @@ SCHEMAS = st.recursive(
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schema=SCHEMAS, seed=st.integers(0, 2**62), temperature=st.sampled_from([0.0, 0.7, 3.0, 100.0]), limit=st.sampled_from([3, 40, 300]))
 def test_4_any_schema_at_any_temperature_gives_valid_json_or_length(echo, schema, seed, temperature, limit) -> None:
-    jsonschema = pytest.importorskip("jsonschema", reason="judges what came")
     body = {
         "messages": ASK, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}, "seed": seed,
         "temperature": temperature, "max_tokens": limit,
@@ -309,11 +309,14 @@ def test_6_a_decision_whose_client_leaves_lets_go_of_its_state() -> None:
 def test_9_streams_get_their_token_in_every_step_while_a_long_prompt_is_read() -> None:
     async def work() -> None:
         s = await Stepwise.start(blocks=1024)
-        streams = [Call(s.app, "/v1/chat/completions", {"messages": ASK, "max_tokens": 300, "ignore_eos": True, "stream": True}) for _ in range(4)]
-        await settle()
-        await s.step(6)
+        body = {"messages": ASK, "max_tokens": 400, "temperature": 0, "ignore_eos": True, "stream": True}   # greedy: every token prints at once
+        streams = [Call(s.app, "/v1/chat/completions", body) for _ in range(4)]
+        while not all(len(c.events()) > 2 for c in streams):
+            await asyncio.sleep(0.001)
+            await s.step()
         long = Call(s.app, "/v1/completions", {"prompt": [65] * 3900, "max_tokens": 1})
-        await settle()
+        while not s.front.stats().queue:
+            await asyncio.sleep(0.001)
         steps = 0
         while not long.task.done():
             before = [len(c.events()) for c in streams]

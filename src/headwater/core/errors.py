@@ -10,13 +10,14 @@ class HeadwaterError(Exception):
 class UserInputError(HeadwaterError):
     """The caller's input is wrong; the message names the field or file and what would be right.
 
-    field: dotted name of the request field (`messages[2].content`) or the file name; used as OpenAI's `param`.
+    field: dotted name of the request field (`messages[2].content`) or the file name; used as OpenAI's `param`. What the input itself brought into
+    the message cannot break the line: characters that do not print are escaped.
     """
 
     exit_code = 2
 
     def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(message if message.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
         self.field = field
 
 

@@ -21,7 +21,7 @@ def malformed(file: str, what: str, field: str | None = None) -> FormatError:
     text = f"{file}: {what}"
     if len(text) > 600:
         text = text[:450] + " ... " + text[-140:]
-    return FormatError("".join(ch if ch.isprintable() else ascii(ch)[1:-1] for ch in text), field=field or file)
+    return FormatError(text, field=field or file)
 
 
 @dataclass(frozen=True, slots=True)
