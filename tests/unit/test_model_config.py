@@ -122,6 +122,12 @@ def test_names_from_a_file_cannot_break_the_line_of_an_error():
         config_from_hub("m/config.json", tiny.CONFIGS["llama"] | {"model_type": "a\nb"})
 
 
+@pytest.mark.parametrize("value", [0, -4, 0.0])
+def test_a_scale_that_has_no_root_is_refused_by_name(value):
+    with pytest.raises(FormatError, match="query_pre_attn_scalar"):
+        config_from_hub("m/config.json", tiny.CONFIGS["gemma3"] | {"query_pre_attn_scalar": value})
+
+
 def test_quantised_safetensors_are_refused_and_say_why():
     with pytest.raises(FormatError, match="quantization_config"):
         config_from_hub("c", tiny.CONFIGS["llama"] | {"quantization_config": {"bits": 4}})

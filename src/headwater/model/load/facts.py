@@ -53,6 +53,13 @@ class Facts:
             return value  # type: ignore[return-value]
         return self._number(key, value)
 
+    def positive(self, key: str, default: float) -> float:
+        """Finite number above 0. Raises FormatError."""
+        value = self.number(key, default)
+        if value <= 0:
+            raise self.wrong(key, f"is {_show(value)}; a number above 0 is needed")
+        return value
+
     def text(self, key: str, default: str = _MISSING) -> str:
         value = self._get(key, default)
         if not isinstance(value, str):

@@ -88,7 +88,7 @@ def _layers(f: Facts, family: str, layers: int, head_dim: int, common: dict[str,
         pattern = f.integer("sliding_window_pattern", 6, low=1, high=LIMITS["layers"])
         types = types or tuple("sliding_attention" if (i + 1) % pattern else "full_attention" for i in range(layers))
         out = {
-            "embed_scale": common["dim"] ** 0.5, "attn_scale": f.number("query_pre_attn_scalar", float(head_dim)) ** -0.5,
+            "embed_scale": common["dim"] ** 0.5, "attn_scale": f.positive("query_pre_attn_scalar", float(head_dim)) ** -0.5,
             "attn_softcap": f.number("attn_logit_softcapping", 0.0), "logit_softcap": f.number("final_logit_softcapping", 0.0),
             "rope_local": _rope(f, "sliding_attention", head_dim, context, f.number("rope_local_base_freq", 1e4), 1.0),
         }
