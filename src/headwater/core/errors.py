@@ -1,6 +1,11 @@
 """Errors that speak to the person who can act: one line, the field, the numbers, a guess at the cause."""
 
 
+def printable(text: str) -> str:
+    """The text with characters that do not print (line breaks among them) escaped."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class HeadwaterError(Exception):
     """Ours to fix unless a subclass says otherwise. `exit_code` is what the command line returns."""
 
@@ -17,7 +22,7 @@ class UserInputError(HeadwaterError):
     exit_code = 2
 
     def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message if message.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message))
+        super().__init__(printable(message))
         self.field = field
 
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match
 
-from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError
+from headwater.core.errors import CapacityError, ContextLengthError, HeadwaterError, UserInputError, printable
 from headwater.engine.client import EngineLostError
 
 log = logging.getLogger("headwater.serve")
@@ -66,8 +66,7 @@ def error_object(error: BaseException) -> dict[str, Any]:
 
 def one_line(message: str) -> str:
     """The message as one line of bounded length: what it quotes of a request may hold line breaks, or be megabytes."""
-    short = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
-    return short if short.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in short)
+    return printable(message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…")
 
 
 def _param(field: str | None) -> str | None:
