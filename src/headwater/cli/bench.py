@@ -178,15 +178,11 @@ def decide(
     json: Path = JSON,
 ) -> None:
     """Accuracy, Brier, ECE, label mass and order consistency of decisions, beside controls that need no state or no model."""
-    from dataclasses import asdict
-    from json import dumps
-
     from rich.console import Console
     from rich.progress import track
     from rich.table import Table
 
     from headwater.bench.decide import evaluate, load_task, reliability_plot
-    from headwater.bench.report import environment
     from headwater.core.errors import UserInputError
     from headwater.llm import LLM
 
@@ -208,8 +204,7 @@ def decide(
     points = [p for r in results.values() for p in r["points"]]
     if plot:
         reliability_plot(points, plot, f"{model}: {len(points)} decisions")
-    if json:
-        json.write_text(dumps({"environment": environment(), "tasks": results}, default=asdict, indent=1) + "\n", "utf-8")
+    _save(json, tasks=results)
 
 
 @app.command("startup")
@@ -245,6 +240,17 @@ def stall(
     from headwater.bench.stall import run
 
     _show(run(model, budget, streams, prompt), json, None)
+
+
+def _save(json: Path | None, **figures: Any) -> None:
+    """Figures under their names beside the environment they were taken in; nothing without a file."""
+    from dataclasses import asdict
+    from json import dumps
+
+    from headwater.bench.report import environment
+
+    if json:
+        json.write_text(dumps({"environment": environment(), **figures}, default=asdict, indent=1) + "\n", "utf-8")
 
 
 def _show(report: Any, json: Path | None, baseline: str | None) -> None:
@@ -314,21 +320,18 @@ def decide_load(
 ) -> None:
     """Latency of decisions under load beside running chats, against one request of all clients' questions alone."""
     import asyncio
-    from json import dumps
 
     from rich.console import Console
     from rich.table import Table
 
     from headwater.bench.decide_load import run
-    from headwater.bench.report import environment
 
     result = asyncio.run(run(model, clients, questions, requests, state, chats))
     table = Table("measure", "value", title=f"{clients} clients of {questions} questions over {state:,} tokens")
     for name, value in result.items():
         table.add_row(name, f"{value:.4g}")
     Console().print(table)
-    if json:
-        json.write_text(dumps({"environment": environment(), "figures": result}, indent=1) + "\n", "utf-8")
+    _save(json, figures=result)
 
 
 @app.command("decide-grid")
@@ -340,13 +343,10 @@ def decide_grid(
     json: Path = JSON,
 ) -> None:
     """Questions × state length, cold and warm, beside independent prompts, the prefix cache alone, and one constrained JSON generation."""
-    from json import dumps
-
     from rich.console import Console
     from rich.table import Table
 
     from headwater.bench.decide_grid import measure
-    from headwater.bench.report import environment
     from headwater.llm import LLM
 
     llm = LLM(model)
@@ -358,8 +358,7 @@ def decide_grid(
         cells = (str(r["n"]), str(r["state"]), r["way"], f"{r['p50']:.3f}", f"{r['p95']:.3f}", f"{r['logical']:.0f}", f"{r['computed']:.0f}")
         table.add_row(*cells, f"{r['peak_mb']:.0f}")
     Console().print(table)
-    if json:
-        json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+    _save(json, rows=rows)
 
 
 @app.command("speculate")
@@ -417,12 +416,9 @@ def longcontext(
     picture: Path = typer.Option(None, "--picture", help="Write KL over bytes read to this file (needs headwater[plots])."),
 ) -> None:
     """Lossy attention against dense: KL, retrieval, bytes read, seconds; every policy from one prefill."""
-    from json import dumps
-
     from rich.console import Console
 
     from headwater.bench.longcontext import BUDGETS, Bench, draw, find_text, formats_table, grid, policies_of, prefills_table, row, table_of
-    from headwater.bench.report import environment
     from headwater.engine.build import EngineSpec, load_text
     from headwater.model.catalog import resolve
     from headwater.model.load.loader import load_model
@@ -444,7 +440,6 @@ def longcontext(
             seconds = bench.timed(n, policies, 6 if quick else 12)
             rows += [row(s, scores[0], n) | {"seconds": seconds[s.policy]} for s in scores]
     Console().print((formats_table if formats else prefills_table if prefill else table_of)(rows, model))
-    if json:
-        json.write_text(dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", "utf-8")
+    _save(json, rows=rows)
     if picture and not formats and not prefill:
         draw(rows, picture)
