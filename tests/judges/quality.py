@@ -32,7 +32,7 @@ from headwater.model.load.loader import Model, load_model
 from headwater.text.tokenizer import Tokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.unit.plain_forward import forward  # noqa: E402
+from tests.unit.plain_forward import forward
 
 PERPLEXITY_LIMIT = 5e-3
 KV_LIMIT = 1e-3
