@@ -168,7 +168,7 @@ def test_a_part_that_is_no_array_is_a_damaged_file(llm: LLM, saved: Path, name: 
         raw = bytearray(saved.read_bytes())
         raw[raw.rfind(b"PK\x03\x04") + 8] = raw[raw.rfind(b"PK\x01\x02") + 10] = 77
         saved.write_bytes(bytes(raw))
-    with pytest.raises(FormatError, match="x.state: "):
+    with pytest.raises(FormatError, match=r"x\.state: "):
         llm.load_state(saved)
 
 
