@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headwater.kernels.program import KVArrays, Op, Program, Rows, StateArrays, Step
+from headwater.kernels.program import KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 
 KV_FORMATS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3}          # numbers of csrc/attend/attend.h
@@ -65,7 +65,11 @@ class NativeProgram:
         return self._native.run(
             _ints(step.tokens), _ints(step.positions), _ints(step.row_start), _ints(step.reads),
             None if step.state_in is None else _ints(step.state_in), None if step.state_out is None else _ints(step.state_out),
-            groups, {} if states is None else states.arrays, selection)
+            groups, {} if states is None else states.arrays, selection, None if step.keep is None else _ints(step.keep))
+
+    def replay(self, rows: Replay, states: StateArrays) -> None:
+        """Recurrent layers take in the first tokens of kept rows: the bits of running them again, and no weight is read."""
+        self._native.replay(_ints(rows.which), _ints(rows.counts), _ints(rows.state_in), _ints(rows.state_out), states.arrays)
 
 
 def _ints(a: np.ndarray) -> np.ndarray:

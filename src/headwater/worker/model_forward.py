@@ -11,8 +11,9 @@ from headwater.core.executor import Caps
 from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.kernels import attention, native, reference, signature
 from headwater.kernels.lower import NativeProgram
-from headwater.kernels.program import Program, Step
+from headwater.kernels.program import Program, Replay, Step
 from headwater.kernels.select import SelectSpec
+from headwater.worker.branches import SCRATCH_BLOCKS
 from headwater.worker.index_pool import IndexPool
 from headwater.worker.inputs import drop_rows
 from headwater.worker.kvpool import KVPool
@@ -32,7 +33,7 @@ class ModelForward:
         self._head = program.head
         self._plain = plain or not native.available()
         self._program = reference.ReferenceProgram(program) if self._plain else NativeProgram(program)
-        self._pool = KVPool(spec, blocks, slots)
+        self._pool = KVPool(spec, blocks, slots, SCRATCH_BLOCKS)
         formats = "+".join(g.format for g in spec.groups)
         kernels = "numpy" if self._plain else signature()
         self.caps = Caps(spec, blocks, slots, context, vocabulary, f"{identity}/{kernels}/{formats}", step_tokens)
@@ -40,7 +41,7 @@ class ModelForward:
             everywhere = select.everywhere
             self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}") if everywhere else replace(self.caps, attend=attend)
         full = next((i for i, g in enumerate(spec.groups) if g.kind == "full"), None)
-        self.index = None if select is None or full is None else IndexPool(select, full, spec.groups[full], blocks[full], context)
+        self.index = None if select is None or full is None else IndexPool(select, full, spec.groups[full], blocks[full] + SCRATCH_BLOCKS, context)
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim]."""
@@ -52,6 +53,10 @@ class ModelForward:
                 rows = np.arange(len(step.row_start) - 1)
                 return np.concatenate([self.hidden(drop_rows(step, half)) for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2])])
         return self._program.run(step, self._pool.kv, self._pool.state if self.caps.spec.states else None, selection)
+
+    def replay(self, rows: Replay) -> None:
+        """Recurrent states take in the first tokens of rows that the last step kept."""
+        self._program.replay(rows, self._pool.state)
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         """float32[n, dim] -> float32[n, vocabulary], raw."""
