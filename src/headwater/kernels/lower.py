@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 
@@ -53,7 +54,9 @@ class NativeProgram:
         """Seconds by kind of operation since the last call."""
         return dict(self._native.take_seconds())
 
-    def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | None = None) -> np.ndarray:
+    def run(
+        self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | Pattern | None = None,
+    ) -> np.ndarray:
         """-> float32[n_reads, dim]. One native call; keys, values and states of the step are written. selection: who reads only part of the cache.
 
         Raises ValueError when the step does not fit the model or the cache.

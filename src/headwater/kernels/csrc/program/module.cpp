@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "attend/attend.h"
+#include "attend/pattern_bind.h"
 #include "attend/select_bind.h"
 #include "program/program.h"
 
@@ -186,6 +187,17 @@ void replay_program(hw::Program& program, Ints which, Ints counts, Ints state_in
   program.replay(hw::ThreadPool::shared(), rows, run.states);
 }
 
+// Query heads of the layers of a cache group; they must agree.
+int heads_of(const hw::Program& program, int group) {
+  int heads = 0;
+  for (const hw::Op& op : program.ops) {
+    if (op.kind != hw::OpKind::attend || op.attend.group != group) continue;
+    want(heads == 0 || heads == op.attend.heads, "pattern: layers of a cache group differ in heads");
+    heads = op.attend.heads;
+  }
+  return heads;
+}
+
 nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Ints tokens, Ints positions, Ints row_start, Ints reads,
                                                        std::optional<Ints> state_in, std::optional<Ints> state_out,
                                                        const std::vector<GroupTuple>& groups, const nb::dict& states,
@@ -223,11 +235,18 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Int
   check_ops(program, run, tokens, positions);
   check_states(program, run);
   hw::BoundSelection bound;
+  hw::BoundPattern pattern;
   if (!selection.is_none()) {
     run.selected = hw::field<int>(selection, "group");
     want(run.selected >= 0 && run.selected < static_cast<int>(run.groups.size()), "selection: its cache group is missing");
-    bound = hw::bind_selection(selection, s.n_rows, run.groups[static_cast<size_t>(run.selected)]);
-    run.selection = &bound.view;
+    const hw::KVGroup& group = run.groups[static_cast<size_t>(run.selected)];
+    if (hw::is_pattern(selection)) {
+      pattern = hw::bind_pattern(selection, s.n_rows, heads_of(program, run.selected), group);
+      run.pattern = &pattern.view;
+    } else {
+      bound = hw::bind_selection(selection, s.n_rows, group);
+      run.selection = &bound.view;
+    }
   }
   const auto n = static_cast<size_t>(s.n_reads), dim = static_cast<size_t>(program.hidden_dim());
   auto* memory = new float[n * dim + 1];
