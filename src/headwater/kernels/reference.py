@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headwater.kernels import reference_attention, reference_select
-from headwater.kernels.ops import GatedDelta
+from headwater.kernels.ops import Attend, GatedDelta
 from headwater.kernels.program import Head, KVArrays, Op, Program, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 from headwater.kernels.weights import Part, Weight
@@ -210,8 +210,12 @@ class ReferenceProgram:
 
 def run(
     program: Program, step: Step, kv: list[KVArrays], states: StateArrays | None = None, mode: str = "float", selection: Selection | None = None,
+    watch: Callable[[Attend, np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache."""
+    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache.
+
+    watch: called for every attention instead of it with (what it reads, q, k, v) as `reference_attention.attend` takes them.
+    """
     buffers: dict[int, np.ndarray] = {}
 
     def value(x: Rows) -> np.ndarray:
@@ -219,6 +223,9 @@ def run(
 
     for op in program.ops:
         inputs = [value(x) for x in op.inputs]
+        if op.kind == "attend" and watch is not None:
+            buffers[op.output] = np.asarray(watch(op.attrs["spec"], *inputs), np.float32)
+            continue
         if op.kind == "attend" and selection is not None and op.attrs["spec"].group == selection.group:
             q, k, v = inputs
             buffers[op.output] = reference_select.attend(step, kv[selection.group], op.attrs["spec"], q, k, v, selection).astype(np.float32)

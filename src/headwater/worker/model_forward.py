@@ -13,7 +13,7 @@ from headwater.kernels import attention, native, reference, signature
 from headwater.kernels.lower import NativeProgram
 from headwater.kernels.program import Program, Step
 from headwater.kernels.select import SelectSpec
-from headwater.worker.index_pool import IndexPool
+from headwater.worker.index_pool import IndexPool, rope_of
 from headwater.worker.inputs import drop_rows
 from headwater.worker.kvpool import KVPool
 
@@ -40,7 +40,9 @@ class ModelForward:
             everywhere = select.everywhere
             self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}") if everywhere else replace(self.caps, attend=attend)
         full = next((i for i, g in enumerate(spec.groups) if g.kind == "full"), None)
-        self.index = None if select is None or full is None else IndexPool(select, full, spec.groups[full], blocks[full], context)
+        self.index = None
+        if select is not None and full is not None:
+            self.index = IndexPool(select, full, spec.groups[full], blocks[full], context, rope_of(program, full))
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim]."""
