@@ -19,10 +19,14 @@ SMALL = {                                  # small zones, so that short prompts 
     "window": "window:sinks=4,window=48",
     "quest": "quest:retrieve=0.1,local=16,segment=256,dense_layers=1",
     "wave": "wave:retrieve=0.05,estimate=0.3,local=16,segment=256,iterations=3",
+    "tree": "tree:retrieve=0.1,beam=2,fanout=2,local=16,segment=256",
 }
-EVERYWHERE = {"blasst": "blasst:threshold=0.2"}      # prompts too: their keys and values are shared under the policy's name only
+EVERYWHERE = {                             # prompts too: their keys and values are shared under the policy's name only
+    "blasst": "blasst:threshold=0.2", "dualchunk": "dualchunk:trained=300,chunk=256", "stream": "stream:window=200",
+}
 ALL = SMALL | EVERYWHERE
-FULL = {"window": "window:window=4096", "quest": "quest:retrieve=1,segment=256,local=16", "wave": "wave:retrieve=1,segment=256,local=16"}
+FULL = {"window": "window:window=4096", "quest": "quest:retrieve=1,segment=256,local=16", "wave": "wave:retrieve=1,segment=256,local=16",
+        "tree": "tree:retrieve=1,segment=256,local=16"}
 PROMPT, NEW = 534, 12                      # the second segment is complete at 512, and selected from 527 on
 
 
@@ -149,7 +153,10 @@ def test_the_index_is_counted_in_the_memory_plan(models) -> None:
     assert wave - dense == pytest.approx(index.nbytes / index.shape[1] / 256, abs=1)
 
 
-@pytest.mark.parametrize("spec", ["wave:retrieve=2", "wave:segment=100", "quest:sinks=4000", "window:window=0", "wave:centroid=3", "nonsense"])
+@pytest.mark.parametrize("spec", [
+    "wave:retrieve=2", "wave:segment=100", "quest:sinks=4000", "window:window=0", "wave:centroid=3", "nonsense", "tree:fanout=3", "tree:score=x",
+    "dualchunk:chunk=8192", "dualchunk:chunk=100", "stream:window=0",
+])
 def test_a_bad_parameter_is_one_line(spec: str) -> None:
     with pytest.raises(UserInputError, match="--attend"):
         build("attend", spec).selection()

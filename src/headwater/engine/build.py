@@ -48,6 +48,7 @@ class EngineSpec:
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
     weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: of `CACHE_FORMATS`. context, threads: None = the model's, the machine's.
+    rope_scaling: `yarn:factor=4` and the like, for a context beyond the model's own.
     chat_template: a file that replaces the model's own. sched, evict, draft, attend: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
@@ -58,6 +59,7 @@ class EngineSpec:
     kv_memory: int | str | None = None
     kv_format: str = "f16"
     context: int | None = None
+    rope_scaling: str = ""
     threads: int | None = None
     chat_template: str | None = None
     sched: str = "fcfs"
@@ -87,7 +89,7 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     from headwater.model.load.loader import load_source, open_source
 
     _set_threads(spec)
-    with open_source(_paths(spec)) as source, ThreadPoolExecutor(1, "load") as loader:
+    with open_source(_paths(spec), spec.rope_scaling) as source, ThreadPoolExecutor(1, "load") as loader:
         loading = loader.submit(load_source, source, spec.weights, progress, spec.kv_format)
         # while weights are read and re-encoded natively, Python has the tokenizer to build and the engine to import
         text = text or _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
@@ -137,7 +139,7 @@ def load_text(spec: EngineSpec) -> TextModel:
         return _echo_text(spec)
     from headwater.model.load.loader import open_source
 
-    with open_source(_paths(spec)) as source:
+    with open_source(_paths(spec), spec.rope_scaling) as source:
         return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
@@ -195,8 +197,8 @@ def survey(spec: EngineSpec) -> Survey:
     from headwater.model.load.loader import open_source, plan_model
 
     paths = _paths(spec)
-    plan = plan_model(paths, spec.weights, spec.kv_format)
-    with open_source(paths) as source:
+    plan = plan_model(paths, spec.weights, spec.kv_format, spec.rope_scaling)
+    with open_source(paths, spec.rope_scaling) as source:
         config = source.config
     context = context_of(spec, config.context)
     scratch = _scratch(spec, plan, context)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.kernels import native
+from headwater.kernels.kv_formats import NUMBERS as FORMATS
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import KVArrays, Step
 from headwater.kernels.select import Selection
-
-FORMATS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3}     # numbers of csrc/attend/attend.h
 
 
 def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarray, v: np.ndarray, *,

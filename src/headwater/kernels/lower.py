@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from headwater.kernels.kv_formats import NUMBERS as KV_FORMATS
 from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 
-KV_FORMATS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3}          # numbers of csrc/attend/attend.h
 BLOCK_META_BYTES = 16                      # sizeof(BlockMeta) in csrc/linear/quant.h
 SINGLE_USE_OUTPUTS = ("linear",)           # producers whose output an `add` may take over
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from headwater.kernels import reference_attention, reference_pattern, reference_select
-from headwater.kernels.ops import GatedDelta
+from headwater.kernels.ops import Attend, GatedDelta
 from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import Head, KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
@@ -227,9 +227,13 @@ class ReferenceProgram:
 def run(
     program: Program, step: Step, kv: list[KVArrays], states: StateArrays | None = None, mode: str = "float",
     selection: Selection | Pattern | None = None, kept: list[list[tuple[Op, list[np.ndarray]]]] | None = None,
+    watch: Callable[[Attend, np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache. kept: per row of `step.keep`,
-    receives its recurrent operations with their inputs."""
+    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache.
+
+    kept: per row of `step.keep`, receives its recurrent operations with their inputs. watch: called for every attention instead of it with
+    (what it reads, q, k, v) as `reference_attention.attend` takes them.
+    """
     buffers: dict[int, np.ndarray] = {}
 
     def value(x: Rows) -> np.ndarray:
@@ -240,6 +244,9 @@ def run(
         if kept and step.keep is not None and op.kind in RECURRENT:
             for into, r in zip(kept, step.keep.tolist(), strict=True):
                 into.append((op, [x[step.row_start[r] : step.row_start[r + 1]] for x in inputs]))
+        if op.kind == "attend" and watch is not None:
+            buffers[op.output] = np.asarray(watch(op.attrs["spec"], *inputs), np.float32)
+            continue
         if op.kind == "attend" and selection is not None and op.attrs["spec"].group == selection.group:
             q, k, v = inputs
             cache, spec = kv[selection.group], op.attrs["spec"]

@@ -15,7 +15,7 @@ from headwater.kernels.pattern import Pattern, PatternSpec
 from headwater.kernels.program import Program, Replay, Step
 from headwater.kernels.select import Selection, SelectSpec
 from headwater.worker.branches import SCRATCH_BLOCKS
-from headwater.worker.index_pool import IndexPool
+from headwater.worker.index_pool import IndexPool, rope_of
 from headwater.worker.inputs import drop_rows
 from headwater.worker.kvpool import KVPool
 from headwater.worker.pattern_pool import PatternPool
@@ -51,7 +51,7 @@ class ModelForward:
             everywhere = select.everywhere
             self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}") if everywhere else replace(self.caps, attend=attend)
             if full is not None:
-                self.index = IndexPool(select, full, spec.groups[full], blocks[full] + SCRATCH_BLOCKS, context)
+                self.index = IndexPool(select, full, spec.groups[full], blocks[full] + SCRATCH_BLOCKS, context, rope_of(program, full))
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim]."""

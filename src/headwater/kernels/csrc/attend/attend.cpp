@@ -43,6 +43,7 @@ void check_shapes(const Step& step, const KVGroup& kv, const AttendSpec& spec) {
   if (kv.kv_heads != spec.kv_heads || kv.head_dim != spec.head_dim) fail("the cache was made for other heads than the layer's");
   if (spec.layer < 0 || spec.layer >= kv.layers) fail("layer " + std::to_string(spec.layer) + " is outside the cache");
   if (kv.format < 0 || kv.format >= kFormats) fail("unknown cache format " + std::to_string(kv.format));
+  if (kv.rotated && (spec.head_dim % 16 || spec.head_dim > kWidestRotated)) fail("rotated formats want a head_dim that is a multiple of 16 up to 1,024");
   if (kv.format >= kFp4 && spec.head_dim % 32) fail("formats of four bits want a head_dim that is a multiple of 32");
   if (spec.window < 0) fail("window is negative");
   if (step.n_rows > 0 && (step.row_start[0] != 0 || step.row_start[step.n_rows] != step.n_tokens)) fail("row_start does not span the tokens");

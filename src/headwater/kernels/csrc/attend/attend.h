@@ -17,6 +17,17 @@ namespace hw {
 // 32. Codes of four bits: in each run of sixteen numbers byte i holds number i (low half) and number i + 8.
 enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kFormats = 4 };
 
+// Python's format numbers: these, plus kRotated where keys and values are rotated.
+constexpr int kRotated = 16;
+constexpr int kWidestRotated = 1024;  // head_dim
+
+// Splits such a number; false if there is no such format.
+static inline bool set_format(KVGroup& group, int number) {
+  group.format = number & ~kRotated;
+  group.rotated = (number & kRotated) != 0;
+  return number >= 0 && group.format < kFormats;
+}
+
 constexpr int kChunkTokens = 256;
 constexpr int kChunkBlocks = kChunkTokens / kBlockTokens;
 constexpr int kQ8Channels = 32;  // channels of a token that share one scale in format q8

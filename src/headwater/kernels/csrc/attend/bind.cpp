@@ -40,9 +40,8 @@ hw::KVGroup cache_of(const Cache& k, const Cache& v, int format, int head_dim) {
   group.n_blocks = static_cast<int64_t>(k.shape(1));
   group.kv_heads = static_cast<int>(k.shape(2));
   group.head_dim = head_dim;
-  group.format = format;
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
-  want(format >= 0 && format < hw::kFormats, "cache: unknown format");
+  want(hw::set_format(group, format), "cache: unknown format");
+  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "cache: k and v do not have the size of the format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());

@@ -106,18 +106,18 @@ void check_range(const Ints& a, int64_t low, int64_t high, const char* name) {
 hw::KVGroup group_of(const GroupTuple& g, int n_rows) {
   const auto& [k, v, format, head_dim, table] = g;
   if (head_dim == 0) return {};  // a group that no operation reads
-  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && format >= 0 && format < hw::kFormats, "kv: k and v must be [layers, blocks, kv_heads, ...]");
+  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0, "kv: k and v must be [layers, blocks, kv_heads, ...]");
   hw::KVGroup group;
+  want(hw::set_format(group, format), "kv: unknown format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
   group.layers = static_cast<int>(k.shape(0));
   group.n_blocks = static_cast<int64_t>(k.shape(1));
   group.kv_heads = static_cast<int>(k.shape(2));
   group.head_dim = head_dim;
-  group.format = format;
   group.table = table.data();
   group.table_width = static_cast<int>(table.shape(1));
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
+  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "kv: k and v do not have the size of the format");
   want(static_cast<int>(table.shape(0)) >= n_rows, "kv: the table has fewer rows than the step");
   for (size_t i = 0; i < table.size(); ++i) want(table.data()[i] < group.n_blocks, "kv: the table names a block beyond the cache");
