@@ -7,12 +7,15 @@ from typing import Any
 
 import typer
 
+from headwater.cli.bench_prefill import longprefill
+
 app = typer.Typer(no_args_is_help=True, help="Measurements as ratios in one run: latency, throughput, startup, decisions, kernels, peers.")
 MODEL = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO.")
 JSON = typer.Option(None, "--json", help="Write figures and environment to this file.")
 PEER = typer.Option([], "--peer", help="NAME=PYTHON[,ARG…]: llama-cpp, ik-llama-cpp, transformers, openvino or onnx in an environment of yours.")
 ROUNDS = typer.Option(0, "--rounds", min=0, help="Repeats of every task; 0: each task's own.")
 ONLY = typer.Option([], "--only", help="Only tasks whose name contains this, such as 'prefill'; may be given several times.")
+app.command("longprefill")(longprefill)
 
 
 def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None, rounds: int, only: list[str]) -> None:

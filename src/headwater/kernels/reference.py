@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from headwater.kernels import reference_attention, reference_select
-from headwater.kernels.ops import GatedDelta
+from headwater.kernels import reference_attention, reference_pattern, reference_select
+from headwater.kernels.ops import Attend, GatedDelta
+from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import Head, KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 from headwater.kernels.weights import Part, Weight
@@ -207,7 +208,9 @@ class ReferenceProgram:
         self.mode = mode
         self._kept: list[list[tuple[Op, list[np.ndarray]]]] = []    # by kept row: recurrent operations and their inputs
 
-    def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | None = None) -> np.ndarray:
+    def run(
+        self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | Pattern | None = None,
+    ) -> np.ndarray:
         """-> float32[n_reads, dim]; keys, values and states of the step are written."""
         self._kept = [[] for _ in range(0 if step.keep is None else len(step.keep))]
         return run(self.program, step, kv, states, self.mode, selection, self._kept)
@@ -222,11 +225,15 @@ class ReferenceProgram:
 
 
 def run(
-    program: Program, step: Step, kv: list[KVArrays], states: StateArrays | None = None, mode: str = "float", selection: Selection | None = None,
-    kept: list[list[tuple[Op, list[np.ndarray]]]] | None = None,
+    program: Program, step: Step, kv: list[KVArrays], states: StateArrays | None = None, mode: str = "float",
+    selection: Selection | Pattern | None = None, kept: list[list[tuple[Op, list[np.ndarray]]]] | None = None,
+    watch: Callable[[Attend, np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache. kept: per row of `step.keep`,
-    receives its recurrent operations with their inputs."""
+    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache.
+
+    kept: per row of `step.keep`, receives its recurrent operations with their inputs. watch: called for every attention instead of it with
+    (what it reads, q, k, v) as `reference_attention.attend` takes them.
+    """
     buffers: dict[int, np.ndarray] = {}
 
     def value(x: Rows) -> np.ndarray:
@@ -237,9 +244,17 @@ def run(
         if kept and step.keep is not None and op.kind in RECURRENT:
             for into, r in zip(kept, step.keep.tolist(), strict=True):
                 into.append((op, [x[step.row_start[r] : step.row_start[r + 1]] for x in inputs]))
+        if op.kind == "attend" and watch is not None:
+            buffers[op.output] = np.asarray(watch(op.attrs["spec"], *inputs), np.float32)
+            continue
         if op.kind == "attend" and selection is not None and op.attrs["spec"].group == selection.group:
             q, k, v = inputs
-            buffers[op.output] = reference_select.attend(step, kv[selection.group], op.attrs["spec"], q, k, v, selection).astype(np.float32)
+            cache, spec = kv[selection.group], op.attrs["spec"]
+            if isinstance(selection, Pattern):
+                part = reference_pattern.attend(step, cache, spec, q, k, v, selection)
+            else:
+                part = reference_select.attend(step, cache, spec, q, k, v, selection)
+            buffers[op.output] = part.astype(np.float32)
             continue
         buffers[op.output] = np.asarray(_OPS[op.kind](op, inputs, step, kv, states, mode), np.float32)
     assert program.hidden is not None

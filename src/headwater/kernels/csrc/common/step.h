@@ -27,6 +27,7 @@ struct KVGroup {
   uint16_t* v = nullptr;
   int64_t n_blocks = 0;
   int layers = 0, kv_heads = 0, head_dim = 0, format = 0;
+  bool rotated = false;  // keys and values are stored through a Hadamard matrix (attend/hadamard_isa.h)
   const int32_t* table = nullptr;
   int table_width = 0;
 };

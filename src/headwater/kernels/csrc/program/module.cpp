@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "attend/attend.h"
+#include "attend/pattern_bind.h"
 #include "attend/select_bind.h"
 #include "program/program.h"
 
@@ -105,18 +106,18 @@ void check_range(const Ints& a, int64_t low, int64_t high, const char* name) {
 hw::KVGroup group_of(const GroupTuple& g, int n_rows) {
   const auto& [k, v, format, head_dim, table] = g;
   if (head_dim == 0) return {};  // a group that no operation reads
-  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && format >= 0 && format < hw::kFormats, "kv: k and v must be [layers, blocks, kv_heads, ...]");
+  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0, "kv: k and v must be [layers, blocks, kv_heads, ...]");
   hw::KVGroup group;
+  want(hw::set_format(group, format), "kv: unknown format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
   group.layers = static_cast<int>(k.shape(0));
   group.n_blocks = static_cast<int64_t>(k.shape(1));
   group.kv_heads = static_cast<int>(k.shape(2));
   group.head_dim = head_dim;
-  group.format = format;
   group.table = table.data();
   group.table_width = static_cast<int>(table.shape(1));
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
+  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "kv: k and v do not have the size of the format");
   want(static_cast<int>(table.shape(0)) >= n_rows, "kv: the table has fewer rows than the step");
   for (size_t i = 0; i < table.size(); ++i) want(table.data()[i] < group.n_blocks, "kv: the table names a block beyond the cache");
@@ -186,6 +187,17 @@ void replay_program(hw::Program& program, Ints which, Ints counts, Ints state_in
   program.replay(hw::ThreadPool::shared(), rows, run.states);
 }
 
+// Query heads of the layers of a cache group; they must agree.
+int heads_of(const hw::Program& program, int group) {
+  int heads = 0;
+  for (const hw::Op& op : program.ops) {
+    if (op.kind != hw::OpKind::attend || op.attend.group != group) continue;
+    want(heads == 0 || heads == op.attend.heads, "pattern: layers of a cache group differ in heads");
+    heads = op.attend.heads;
+  }
+  return heads;
+}
+
 nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Ints tokens, Ints positions, Ints row_start, Ints reads,
                                                        std::optional<Ints> state_in, std::optional<Ints> state_out,
                                                        const std::vector<GroupTuple>& groups, const nb::dict& states,
@@ -223,11 +235,18 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Int
   check_ops(program, run, tokens, positions);
   check_states(program, run);
   hw::BoundSelection bound;
+  hw::BoundPattern pattern;
   if (!selection.is_none()) {
     run.selected = hw::field<int>(selection, "group");
     want(run.selected >= 0 && run.selected < static_cast<int>(run.groups.size()), "selection: its cache group is missing");
-    bound = hw::bind_selection(selection, s.n_rows, run.groups[static_cast<size_t>(run.selected)]);
-    run.selection = &bound.view;
+    const hw::KVGroup& group = run.groups[static_cast<size_t>(run.selected)];
+    if (hw::is_pattern(selection)) {
+      pattern = hw::bind_pattern(selection, s.n_rows, heads_of(program, run.selected), group);
+      run.pattern = &pattern.view;
+    } else {
+      bound = hw::bind_selection(selection, s.n_rows, group);
+      run.selection = &bound.view;
+    }
   }
   const auto n = static_cast<size_t>(s.n_reads), dim = static_cast<size_t>(program.hidden_dim());
   auto* memory = new float[n * dim + 1];

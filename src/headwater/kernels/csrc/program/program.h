@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/pattern.h"
 #include "attend/select.h"
 #include "common/pool.h"
 #include "common/step.h"
@@ -77,6 +78,7 @@ struct Run {
   std::vector<KVGroup> groups;
   std::map<std::string, StateView> states;
   const Selection* selection = nullptr;  // of the group `selected`, or null: everything is read
+  const Pattern* pattern = nullptr;      // the same for prompts that read part of it; not both
   int selected = -1;
   const int32_t* keep = nullptr;  // [n_keep] rows whose recurrent layers' inputs stay for `replay`
   int n_keep = 0;

@@ -255,6 +255,10 @@ void Program::execute(Frame& f, const Op& op) {
       return rope(f.pool, step, x[0], stride[0], static_cast<int>(dim / op.head_dim), op.head_dim, op.array(0),
                   static_cast<int>(2 * op.arrays[0].size()), op.interleaved, op.number, out, out_stride);
     case OpKind::attend:
+      if (f.run.pattern && op.attend.group == f.run.selected) {
+        return attend_patterned(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, *f.run.pattern, x[0], stride[0], x[1],
+                                stride[1], x[2], stride[2], out, out_stride, nullptr);
+      }
       if (f.run.selection && op.attend.group == f.run.selected) {
         return attend_selected(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, *f.run.selection, x[0], stride[0], x[1],
                                stride[1], x[2], stride[2], out, out_stride);
