@@ -96,7 +96,7 @@ class Planner:
             return None
         if (counts > most).any():
             guesses = Ragged.of([guesses.row(i)[: most[i]] for i in range(len(idx))])
-        return Guesses(guesses, branches, laws)
+        return Guesses(guesses, None if self.board.caps.attend else branches, laws)   # trees only where everything is read
 
     def _reserve_guesses(self, build: StepBuilder, idx: np.ndarray, guesses: Ragged, now: float) -> None:
         """Blocks for guesses come from free memory only; a row that cannot get them is planned without (its guesses are cleared in place)."""
