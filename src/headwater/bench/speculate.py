@@ -158,10 +158,12 @@ def report_arms(report: Report, name: str, results: dict[str, ArmResult]) -> Non
         pairs = list(zip(plain.seconds, r.seconds, strict=True))
         end = [(p + a) / (p + x) for a, x, p in zip(plain.seconds, r.seconds, plain.prefill, strict=True)]
         counts = DraftCounts.total(r.counts) or DraftCounts()
-        figure = Figure("speed against A", "x", [a / x for a, x in pairs], note=_note(counts, r, len(pairs)))
+        mean, of_means = statistics.fmean(a / x for a, x in pairs), sum(plain.seconds) / sum(r.seconds)
+        means = f"mean of ratios {mean:.3f}, ratio of means {of_means:.3f}, end to end {statistics.fmean(end):.3f}; "
+        figure = Figure("speed against A", "x", [a / x for a, x in pairs], note=means + _note(counts, r, len(pairs)))
         interval = paired(plain.seconds, r.seconds) if len(pairs) > 1 and arm != "A plain" else None
         report.add(
-            name, arm, figure, mean_of_ratios=statistics.fmean(a / x for a, x in pairs), ratio_of_means=sum(plain.seconds) / sum(r.seconds),
+            name, arm, figure, mean_of_ratios=mean, ratio_of_means=of_means,
             end_to_end=statistics.fmean(end), interval=interval, seconds=r.seconds, prefill=r.prefill, identical=r.identical, tasks=len(pairs),
             drafted_beside=r.drawn_beside, hidden_seconds=r.hidden, exposed_seconds=0.0, **counts.summary(),
         )
