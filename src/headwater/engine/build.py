@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.engine.engine import Engine
     from headwater.engine.front import Front
     from headwater.engine.health import Deadlines
+    from headwater.kernels.pattern import PatternSpec
     from headwater.kernels.select import SelectSpec
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
@@ -202,7 +203,7 @@ def survey(spec: EngineSpec) -> Survey:
     context = context_of(spec, config.context)
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
-    select = build_attend(spec.attend, plan.kv)
+    select = build_attend(spec.attend, plan.kv, config.heads)
     kvspec = with_index(plan.kv, select)
     kv = plan_kv(spec, kvspec, context, plan.weights + plan.vectors + scratch)
     tokenizer = TOKENIZER_BYTES * config.vocab
@@ -270,7 +271,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     from headwater.worker.model_forward import ModelForward
 
     context = context_of(spec, model.config.context)
-    select = build_attend(spec.attend, model.kvspec)
+    select = build_attend(spec.attend, model.kvspec, model.config.heads)
     kvspec = with_index(model.kvspec, select)
     memory = plan_kv(spec, kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
@@ -281,18 +282,26 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     return _engine(spec, forward, text)
 
 
-def build_attend(spec: str, kv: KVSpec) -> SelectSpec | None:
-    """What a resident of the room `attend` asks of the kernels; None = everything is read. Raises UserInputError for models that it cannot serve."""
-    select: SelectSpec | None = registry.build("attend", spec).selection()
-    if select is not None and not select.everywhere and not kv.can_cut:
+def build_attend(spec: str, kv: KVSpec, heads: int) -> SelectSpec | PatternSpec | None:
+    """What a resident of the room `attend` asks of the kernels; None = everything is read. heads: query heads of the model.
+
+    Raises UserInputError for models that it cannot serve.
+    """
+    from headwater.kernels.pattern import PatternSpec
+
+    select: SelectSpec | PatternSpec | None = registry.build("attend", spec).selection()
+    everywhere = select is not None and not isinstance(select, PatternSpec) and select.everywhere
+    if select is not None and not everywhere and not kv.can_cut:
         raise UserInputError(f"--attend {spec}: this model has sliding windows or recurrent states; only dense is served for it", "attend")
-    if select is not None and not select.everywhere and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
+    if isinstance(select, PatternSpec):
+        return replace(select, group=heads // kv.groups[0].kv_heads)
+    if select is not None and not everywhere and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
         raise UserInputError(f"--attend {spec}: the model's heads are {kv.groups[0].head_dim} wide; a multiple of {BLOCK_TOKENS} is needed", "attend")
     return select
 
 
-def with_index(kv: KVSpec, select: SelectSpec | None) -> KVSpec:
-    """The spec with the bytes of the selection's index counted."""
+def with_index(kv: KVSpec, select: SelectSpec | PatternSpec | None) -> KVSpec:
+    """The spec with the bytes of the selection's index, or of the pattern's samples, counted."""
 
     def counted(g: CacheGroup) -> CacheGroup:
         if select is None or g.kind != "full":

@@ -199,7 +199,7 @@ float* thread_scratch(int slot, size_t floats) {
 
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
                      const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
-                     const int32_t* until, float skip, int64_t* stats) {
+                     const int32_t* until, float skip, int64_t* stats, const int32_t* from) {
   check_shapes(step, kv, spec);
   if (step.n_tokens == 0) return;
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
@@ -207,8 +207,14 @@ void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, cons
                       block_bytes(value_format(kv.format), spec.head_dim), skip, stats};
   std::vector<RowSpan> spans = spans_of(step, kv, spec);
   store(pool, job);
-  if (until) {
-    for (RowSpan& s : spans) s.count = std::clamp(until[s.row] - s.position, 0, s.count);
+  if (until || from) {
+    for (RowSpan& s : spans) {
+      if (until) s.count = std::clamp(until[s.row] - s.position, 0, s.count);
+      const int before = from ? std::clamp(from[s.row] - s.position, 0, s.count) : 0;
+      s.token += before;
+      s.position += before;
+      s.count -= before;
+    }
     spans.erase(std::remove_if(spans.begin(), spans.end(), [](const RowSpan& s) { return s.count == 0; }), spans.end());
     if (spans.empty()) return;
   }

@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 
 #include "attend/attend.h"
+#include "attend/pattern_bind.h"
 #include "attend/select_bind.h"
 #include "common/module.h"
 #include "common/pool.h"
@@ -75,6 +76,12 @@ void attend_arrays(Ints positions, Ints row_start, Table table, Cache k_cache, C
   want_rows(v, step.n_tokens, static_cast<int64_t>(cache.kv_heads) * head_dim, "v");
   want_rows(out, step.n_tokens, static_cast<int64_t>(heads) * head_dim, "out");
   if (lse) want_rows(*lse, step.n_tokens, heads, "lse");
+  if (hw::is_pattern(selection)) {
+    const hw::BoundPattern bound = hw::bind_pattern(selection, step.n_rows, heads, cache);
+    nb::gil_scoped_release release;
+    return hw::attend_patterned(hw::ThreadPool::shared(), step, cache, spec, bound.view, q.data(), q.stride(0), k.data(), k.stride(0), v.data(),
+                                v.stride(0), out.data(), out.stride(0), lse ? lse->data() : nullptr);
+  }
   if (!selection.is_none()) {
     want(!lse && step.n_tokens > 0, "attend: a selection gives no log-sum-exp");
     const hw::BoundSelection bound = hw::bind_selection(selection, step.n_rows, cache);
