@@ -331,7 +331,7 @@ def policies_of(specs: list[str]) -> dict[str, SelectSpec]:
     out = {}
     for spec in specs:
         select = build("attend", spec).selection()
-        if select is not None and select.first_selective < NEVER and not select.everywhere:
+        if isinstance(select, SelectSpec) and select.first_selective < NEVER and not select.everywhere:
             out[spec] = select
     return out
 
