@@ -272,7 +272,8 @@ def _copies(bench: Bench, plan: Plan, model: str, lookup_python: str, report: Re
 def _copy(report: Report, name: str, draft: str, c: Copied, peer: Peer | None) -> None:
     counts, ratio = c.counts, c.ratio
     ideal = counts.tau / _verify_cost(report, counts.drafted / max(counts.passes, 1))
-    note = f"95 % interval; tau {counts.tau:.2f}; {'same tokens' if c.same else 'TOKENS DIFFER'}; {ratio.mean / ideal:.2f} of tau / v(g)"
+    note = f"95 % interval; tau {counts.tau:.2f}; {'same tokens' if c.same else 'TOKENS DIFFER'}"
+    note += "" if np.isnan(ideal) else f"; {ratio.mean / ideal:.2f} of tau / v(g)"          # known where the curves were drawn in the same run
     note += f"; {counts.branches[0]} branches, {counts.branches[1]} held" if "tree" in draft else ""
     report.add(name, draft, Figure("speed against plain", "x", [*ratio], note=note), interval=ratio, ideal=ideal, identical=c.same,
                plain=c.plain, drafted_seconds=c.drafted, **counts.summary())
