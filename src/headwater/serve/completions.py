@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -21,11 +22,14 @@ from headwater.serve.errors import json_response
 from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.logprobs import completion_object
 from headwater.serve.merge import begun, merged
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.completions import CompletionRequest
 from headwater.serve.sse import event, stream, unless_client_leaves
 from headwater.text.infill import infill
 
 router = APIRouter(route_class=JsonRoute)
+MAX_ROWS = 4096
+SUBMIT_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -56,8 +60,13 @@ def generate_requests(front: Front, body: CompletionRequest, salt: str) -> list[
     if not prompts:
         raise UserInputError("prompt: is empty", field="prompt")
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    if max_tokens < 0:
+        raise UserInputError(f"max_tokens: must be at least 0, got {max_tokens}", field="max_tokens")
     score_prompt = body.logprobs if body.echo and body.logprobs is not None else body.prompt_logprobs
     params = body.sampling(max_tokens=max(1, max_tokens), logprobs=body.logprobs, prompt_logprobs=score_prompt)
+    rows = len(prompts) * params.n
+    if rows > MAX_ROWS:
+        raise UserInputError(f"prompt: {len(prompts):,} prompts × n = {rows:,} answers, at most {MAX_ROWS:,} are given at once", field="prompt")
     if body.suffix:                                                 # "" is what clients send that have none
         made = [infill(front.text.tokenizer, _text_prompt(p), body.suffix) for p in prompts]
         params.stop_token_ids = [*params.stop_token_ids, *made[0].stops]
@@ -90,10 +99,12 @@ async def completions(request: Request, body: CompletionRequest) -> Response:
     server = server_of(request)
     model, headers = server.check_model(body.model), server.headers(request, body)
     server.admit()
-    wanted = generate_requests(server.front, body, body.cache_salt or "")
+    wanted = await off_loop(size_of(request), generate_requests, server.front, body, body.cache_salt or "")
     streams: list[Stream] = []
     try:
-        for w in wanted:
+        for i, w in enumerate(wanted):
+            if i % SUBMIT_AT_ONCE == SUBMIT_AT_ONCE - 1:
+                await asyncio.sleep(0)                               # let other requests be heard
             streams.append(server.front.submit(w))
         writer = Writer(server.front, body, model, wanted, streams)
         if body.stream:
@@ -149,6 +160,10 @@ class Writer:
             tokens = prompt + tokens
         return completion_object(self.front, all_entries, tokens, offset)
 
+    def _work(self, i: int) -> int:
+        """How large, as `off_loop` counts, a table of the prompt's log-probabilities is: about a microsecond for each of its entries."""
+        return len(self.wanted[i].prompt) * (2 + (self.body.logprobs or 0)) * 16
+
     def _choice(self, i: int, index: int, text: str, logprobs: Any, finish: str | None, stop: Any) -> dict[str, Any]:
         return {"index": i * self.n + index, "text": text, "logprobs": logprobs, "finish_reason": finish, "stop_reason": stop}
 
@@ -166,7 +181,10 @@ class Writer:
                 if with_prompt:
                     echoed.add(key)
                     text = self.echo_text(i) + text
-                logprobs = self._logprobs(i, d.token_ids, d.logprobs or [], d.end_logprob, with_prompt=with_prompt, offset=offsets.get(key, 0))
+                logprobs = await off_loop(
+                    self._work(i) if with_prompt else 0, self._logprobs, i, d.token_ids, d.logprobs or [], d.end_logprob,
+                    with_prompt=with_prompt, offset=offsets.get(key, 0),
+                )
                 offsets[key] = offsets.get(key, 0) + len(text)
                 if not text and not d.finish_reason and not logprobs:
                     continue
@@ -193,7 +211,9 @@ class Writer:
             if self.wanted[i].read_only and j:
                 continue
             text = (self.echo_text(i) if self.body.echo else "") + p.text
-            logprobs = self._logprobs(i, p.ids, p.logprobs, p.end, with_prompt=self.body.echo, offset=0)
+            logprobs = await off_loop(
+                self._work(i) if self.body.echo else 0, self._logprobs, i, p.ids, p.logprobs, p.end, with_prompt=self.body.echo, offset=0,
+            )
             choice = self._choice(i, j, text, logprobs, "length" if self.wanted[i].read_only else p.finish, p.stop)
             choice["x_seed"] = p.seed
             if self.body.return_token_ids:

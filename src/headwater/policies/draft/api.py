@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 
+class Branch(NamedTuple):
+    """Another way on: ids int32[k], from the row's next token on, alike with the draft's until it leaves it. share: of what the drafter knows to have
+    left the draft at that place, the part that went this way, 0..1."""
+
+    ids: np.ndarray
+    share: float
+
+
 @dataclass(slots=True)
 class Draft:
-    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none).
+    """ids: int32[k], the guessed continuation; branches beside it, best first. match: how many tokens of context agreed, the drafter's own measure
+    of confidence (0 = none).
 
     source: under which name it is counted (`ngram`, `suffix`, `ssr_prefix`, `ssr_suffix`, `forced`, `model`).
     """
@@ -19,6 +27,8 @@ class Draft:
     ids: np.ndarray
     match: int = 0
     source: str = "other"
+    branches: tuple[Branch, ...] = ()
+    laws: np.ndarray | None = None                                  # float64[k, vocabulary] that ids were drawn from: for rejection sampling
 
 
 NOTHING = Draft(np.zeros(0, np.int32))
@@ -56,7 +66,14 @@ class Fork(NamedTuple):
     most: int
 
 
-Continue = Callable[[np.ndarray, int, str], np.ndarray]            # (tokens int32[n], most, salt) -> int32[≤ most], a model's continuation
+class SmallModel(Protocol):
+    """A model that drafts."""
+
+    def __call__(self, tokens: np.ndarray, most: int, salt: str) -> np.ndarray:
+        """int32[n] tokens -> int32[≤ most], their greedy continuation."""
+
+    def sample(self, tokens: np.ndarray, most: int, salt: str, temperature: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """-> (int32[k ≤ most] drawn one behind the other, float64[k, vocabulary] that each was drawn from)."""
 
 
 @runtime_checkable
@@ -65,7 +82,7 @@ class NeedsModel(Protocol):
 
     file: str
 
-    def attach(self, model: Continue) -> None:
+    def attach(self, model: SmallModel) -> None:
         """Who computes; before the first row."""
 
 
@@ -95,3 +112,11 @@ class TakesForced(Protocol):
 
     def force(self, row: int, ids: np.ndarray) -> None:
         """int32[k]: what must follow the tokens that the row has now; comes behind `extend`."""
+
+
+@runtime_checkable
+class TakesSampling(Protocol):
+    """A drafter that draws as its row does."""
+
+    def sampling(self, row: int, temperature: float, seed: int) -> None:
+        """How the row is drawn (temperature 0 = greedily); comes behind `begin`."""

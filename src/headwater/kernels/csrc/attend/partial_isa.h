@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "attend/attend.h"
+#include "attend/hadamard_isa.h"
 #include "attend/tiles_isa.h"
 #include "common/simd16.h"
 
@@ -46,15 +47,21 @@ inline Work carve(float* scratch, int rows, int padded) {
   return w;
 }
 
-inline void load_queries(const AttendJob& job, const AttendTile& tile, int kv_head, float* q) {
+// The queries of one token and kv head, which lie at `from`, scaled and, for rotated formats, rotated.
+inline void load_query(const AttendJob& job, const float* from, float* q) {
   const AttendSpec& spec = job.spec;
   const F32x16 scale = splat(spec.softcap > 0 ? spec.scale / spec.softcap : spec.scale * kLog2e);
+  const int n = job.group * spec.head_dim;  // the heads of a group are neighbours
+  for (int i = 0; i < n; i += kLanes) store_n(q + i, load_n(from + i, n - i) * scale, n - i);
+  for (int i = 0; i < n && job.kv.rotated; i += spec.head_dim) hadamard(q + i, spec.head_dim);
+}
+
+inline void load_queries(const AttendJob& job, const AttendTile& tile, int kv_head, float* q) {
+  const int n = job.group * job.spec.head_dim;
   for (int s = 0; s < tile.n_segments; ++s) {
     const TileSegment& segment = tile.segments[s];
     for (int t = 0; t < segment.count; ++t) {
-      const float* from = job.q + (segment.token + t) * job.q_stride + static_cast<int64_t>(kv_head) * job.group * spec.head_dim;
-      const int n = job.group * spec.head_dim;  // the heads of a group are neighbours
-      for (int i = 0; i < n; i += kLanes) store_n(q + i, load_n(from + i, n - i) * scale, n - i);
+      load_query(job, job.q + (segment.token + t) * job.q_stride + static_cast<int64_t>(kv_head) * n, q);
       q += n;
     }
   }
@@ -216,10 +223,8 @@ template <class Source>
 inline void unpack(const AttendJob& job, const Work& w, const char** keys, const char** values, int b0, int b1) {
   const int dim = job.spec.head_dim, stride = value_stride(job.padded);
   for (int b = b0; b < b1; ++b) {
-    for (int64_t i = 0; i < job.block_bytes; i += 64) {
-      prefetch(keys[b + kAhead] + i);
-      prefetch(values[b + kAhead] + i);
-    }
+    for (int64_t i = 0; i < job.key_bytes; i += 64) prefetch(keys[b + kAhead] + i);
+    for (int64_t i = 0; i < job.value_bytes; i += 64) prefetch(values[b + kAhead] + i);
     float* key = w.keys + static_cast<int64_t>(b) * dim * kLanes;
     for (int d0 = 0; d0 < dim; d0 += kQ8Channels) {
       const auto scale = Source::key_scale(keys[b], dim, d0);
@@ -246,14 +251,14 @@ template <class Source>
 inline void partial_rows(const AttendJob& job, const Work& w, const int32_t* table, const int32_t* next, int r0, int r1, int kv_head, int b0, int b1) {
   const char *keys[kChunkBlocks + kAhead] = {}, *values[kChunkBlocks + kAhead] = {};
   for (int b = b0; b < b1; ++b) {
-    keys[b] = block_of(job, job.kv.k, table[b], kv_head);
-    values[b] = block_of(job, job.kv.v, table[b], kv_head);
+    keys[b] = key_block(job, table[b], kv_head);
+    values[b] = value_block(job, table[b], kv_head);
   }
   const bool direct = r1 - r0 <= kDirectRows && job.padded == job.spec.head_dim;
   for (int i = 0; i < kAhead; ++i) {  // what is read after the last block: keys, then values, then the next chunk's keys
     const int32_t block = next ? next[i] : table[b1 - 1];
-    keys[b1 + i] = direct ? values[b0 + i < b1 ? b0 + i : b1 - 1] : block_of(job, job.kv.k, block, kv_head);
-    values[b1 + i] = block_of(job, direct ? job.kv.k : job.kv.v, block, kv_head);
+    keys[b1 + i] = direct ? values[b0 + i < b1 ? b0 + i : b1 - 1] : key_block(job, block, kv_head);
+    values[b1 + i] = direct ? key_block(job, block, kv_head) : value_block(job, block, kv_head);
   }
   if (direct) return partial_group<Source>(job, w, r0, r1, keys, values, b0, b1);
   unpack<Source>(job, w, keys, values, b0, b1);
@@ -337,6 +342,7 @@ inline void finish(const AttendJob& job, const AttendTile& tile, int kv_head, co
         float* out = job.out + token * job.out_stride + static_cast<int64_t>(head) * dim;
         const F32x16 inverse = splat(1.0f / w.state_sum[r]);
         for (int c = 0; c < dim; c += kLanes) store_n(out + c, load(w.state + static_cast<int64_t>(r) * job.padded + c) * inverse, dim - c);
+        if (job.kv.rotated) hadamard(out, dim);
         if (job.lse) {
           job.lse[token * job.spec.heads + head] =
               static_cast<float>(0.69314718055994530942 * static_cast<double>(w.state_top[r]) + std::log(static_cast<double>(w.state_sum[r])));

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "attend/attend.h"
+#include "attend/hadamard_isa.h"
 #include "attend/tiles_isa.h"
 #include "attend/transpose_isa.h"
 #include "common/simd16.h"
@@ -25,14 +26,13 @@ HW_INLINE uint16_t quantise32(const float* x, int n, int8_t* out) {
 }
 
 // `count` tokens of one block from `slot` on; k and v are those of the first.
-void store_f16_run(const AttendJob& job, const float* k, const float* v, uint16_t* key, uint16_t* value, int slot, int count) {
-  const int dim = job.spec.head_dim;
+void store_f16_run(int dim, const float* k, int64_t k_stride, const float* v, int64_t v_stride, uint16_t* key, uint16_t* value, int slot, int count) {
   for (int c = 0; c < dim; c += kLanes) {
     const int n = dim - c < kLanes ? dim - c : kLanes;
     uint16_t tile[kBlockTokens * kLanes], half[kLanes];
     for (int i = 0; i < count; ++i) {
-      store_f16(tile + i * kLanes, load_n(k + i * job.k_stride + c, n));
-      store_f16(half, load_n(v + i * job.v_stride + c, n));
+      store_f16(tile + i * kLanes, load_n(k + i * k_stride + c, n));
+      store_f16(half, load_n(v + i * v_stride + c, n));
       std::memcpy(value + (slot + i) * dim + c, half, static_cast<size_t>(n) * 2);
     }
     if (count == kBlockTokens && n == kLanes) {
@@ -44,17 +44,14 @@ void store_f16_run(const AttendJob& job, const float* k, const float* v, uint16_
   }
 }
 
-void store_q8_token(const AttendJob& job, const float* k, const float* v, char* key, char* value, int slot) {
-  const int dim = job.spec.head_dim, groups = static_cast<int>(q8_groups(dim));
-  auto* key_scales = reinterpret_cast<uint16_t*>(key + kBlockTokens * dim);
-  auto* value_scales = reinterpret_cast<uint16_t*>(value + kBlockTokens * dim);
+void store_q8(int dim, const float* x, char* block, int slot, bool key) {
+  const int groups = static_cast<int>(q8_groups(dim));
+  auto* scales = reinterpret_cast<uint16_t*>(block + kBlockTokens * dim);
   for (int g = 0; g < groups; ++g) {
     const int c = g * kQ8Channels, n = dim - c < kQ8Channels ? dim - c : kQ8Channels;
     int8_t bytes[kQ8Channels];
-    key_scales[g * kBlockTokens + slot] = quantise32(k + c, n, bytes);
-    for (int i = 0; i < n; ++i) key[(c + i) * kBlockTokens + slot] = static_cast<char>(bytes[i]);
-    value_scales[slot * groups + g] = quantise32(v + c, n, bytes);
-    std::memcpy(value + slot * dim + c, bytes, static_cast<size_t>(n));
+    scales[key ? g * kBlockTokens + slot : slot * groups + g] = quantise32(x + c, n, bytes);
+    for (int i = 0; i < n; ++i) block[key ? (c + i) * kBlockTokens + slot : slot * dim + c + i] = static_cast<char>(bytes[i]);
   }
 }
 
@@ -121,6 +118,36 @@ void store_four_bits(int format, int dim, const float* x, char* block, int slot,
   }
 }
 
+void store_coded(int format, int dim, const float* x, char* block, int slot, bool key) {
+  if (format == kQ8) return store_q8(dim, x, block, slot, key);
+  store_four_bits(format, dim, x, block, slot, key);
+}
+
+// `count` tokens of one block from `slot` on, in the format of the cache; k and v are those of the first.
+void store_run(const AttendJob& job, const float* k, int64_t k_stride, const float* v, int64_t v_stride, char* key, char* value, int slot, int count) {
+  const int format = job.kv.format;
+  if (format == kF16) {
+    return store_f16_run(job.spec.head_dim, k, k_stride, v, v_stride, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
+  }
+  for (int i = 0; i < count; ++i) {
+    store_coded(key_format(format), job.spec.head_dim, k + i * k_stride, key, slot + i, true);
+    store_coded(value_format(format), job.spec.head_dim, v + i * v_stride, value, slot + i, false);
+  }
+}
+
+// The same, token by token through the Hadamard matrix.
+void store_rotated(const AttendJob& job, const float* k, const float* v, char* key, char* value, int slot, int count) {
+  const int dim = job.spec.head_dim;
+  alignas(64) float rotated[2][kWidestRotated];
+  for (int i = 0; i < count; ++i) {
+    std::memcpy(rotated[0], k + i * job.k_stride, static_cast<size_t>(dim) * sizeof(float));
+    std::memcpy(rotated[1], v + i * job.v_stride, static_cast<size_t>(dim) * sizeof(float));
+    hadamard(rotated[0], dim);
+    hadamard(rotated[1], dim);
+    store_run(job, rotated[0], 0, rotated[1], 0, key, value, slot + i, 1);
+  }
+}
+
 }  // namespace
 
 void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last) {
@@ -130,18 +157,13 @@ void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int firs
     int count = 1;
     while (t + count < last && slot + count < kBlockTokens && row_of[t + count] == row_of[t]) ++count;
     const int block = job.kv.table[static_cast<int64_t>(row_of[t]) * job.kv.table_width + position / kBlockTokens];
-    char* key = const_cast<char*>(block_of(job, job.kv.k, block, kv_head));
-    char* value = const_cast<char*>(block_of(job, job.kv.v, block, kv_head));
+    char* key = const_cast<char*>(key_block(job, block, kv_head));
+    char* value = const_cast<char*>(value_block(job, block, kv_head));
     const float *k = job.k + t * job.k_stride + column, *v = job.v + t * job.v_stride + column;
-    if (job.kv.format == kQ8) {
-      for (int i = 0; i < count; ++i) store_q8_token(job, k + i * job.k_stride, v + i * job.v_stride, key, value, slot + i);
-    } else if (job.kv.format != kF16) {
-      for (int i = 0; i < count; ++i) {
-        store_four_bits(job.kv.format, job.spec.head_dim, k + i * job.k_stride, key, slot + i, true);
-        store_four_bits(job.kv.format, job.spec.head_dim, v + i * job.v_stride, value, slot + i, false);
-      }
+    if (job.kv.rotated) {
+      store_rotated(job, k, v, key, value, slot, count);
     } else {
-      store_f16_run(job, k, v, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
+      store_run(job, k, job.k_stride, v, job.v_stride, key, value, slot, count);
     }
     t += count;
   }
