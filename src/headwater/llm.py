@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -210,6 +210,7 @@ class LLM:
 
     def fork(self, state: State) -> State:
         """Another handle on the same position; the two go on independently and share everything up to here."""
+        state.parent_in(self._offline)
         return state.fork()
 
     def load_state(self, path: str | Path) -> State:
@@ -232,7 +233,7 @@ class LLM:
         if params.thinking_token_budget is not None:
             grammar = self._text.think(ids, params.thinking_token_budget, grammar)
         if isinstance(prompt, State):
-            return GenerateRequest(ids, params, grammar=grammar, parent=prompt.request_id, parent_pos=len(ids))
+            return GenerateRequest(ids, params, grammar=grammar, parent=prompt.parent_in(self._offline), parent_pos=len(ids))
         return GenerateRequest(ids, params, grammar=grammar)
 
     def _output(self, a: Answer, prompt: Prompt, params: SamplingParams) -> RequestOutput:
@@ -259,6 +260,8 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One prompt or several; a flat list of numbers is one prompt of ids."""
     if isinstance(prompts, str | State | np.ndarray):
         return [prompts]
+    if not isinstance(prompts, Iterable):
+        raise UserInputError(f"prompts: must be text, token ids, a State, or a list of them, got {type(prompts).__name__}", "prompts")
     several = list(prompts)
     return [several] if several and isinstance(several[0], int | np.integer) else several  # type: ignore[list-item, return-value]
 
@@ -268,7 +271,10 @@ def _per_prompt(params: SamplingParams | Sequence[SamplingParams] | None, n: int
         return [params or SamplingParams()] * n
     if len(params) != n:
         raise UserInputError(f"sampling_params: {len(params)} for {n} prompts; give one for all or one each", "sampling_params")
-    return list(params)
+    several = list(params)
+    if not all(isinstance(p, SamplingParams) for p in several):
+        raise UserInputError("sampling_params: must be SamplingParams, one for all or one each", "sampling_params")
+    return several
 
 
 class _bar:

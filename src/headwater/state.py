@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import zipfile
+import os
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,11 +41,12 @@ class _Held:
 class State:
     """A sequence of tokens whose state is in memory. Nothing is copied by a fork beyond one partly filled block per child.
 
-    tokens: int32[n]. Made by `LLM.state`, `State.fork` or `LLM.load_state`.
+    tokens: int32[n], read only. Made by `LLM.state`, `State.fork` or `LLM.load_state`.
     """
 
     def __init__(self, offline: Offline, tokens: Ids, request_id: str, held: _Held | None = None) -> None:
-        self.tokens = np.asarray(tokens, np.int32)
+        self.tokens = np.array(tokens, np.int32)
+        self.tokens.flags.writeable = False                         # the state in memory is of these tokens, whatever the caller does with its array
         self._offline = offline
         self._held: _Held | None = held or _Held(offline, request_id)
 
@@ -59,6 +62,12 @@ class State:
     def text(self) -> str:
         return self._offline.text.tokenizer.decode(self.tokens.tolist(), skip_special=False)
 
+    def parent_in(self, offline: Offline) -> str:
+        """The held request as a parent for requests of `offline`. Raises UserInputError where the state lies in another LLM's memory."""
+        if offline is not self._offline:
+            raise UserInputError("state: belongs to another LLM; save it and load it there (the same model and KV format are needed)", "state")
+        return self.request_id
+
     def fork(self) -> State:
         """Another handle on the same position."""
         held = self._open()
@@ -70,6 +79,7 @@ class State:
         held = self._open()
         tokens = np.concatenate([self.tokens, self._ids(more, "extend")])
         request_id = self._offline.hold(tokens, held.request_id, len(self.tokens))
+        tokens.flags.writeable = False
         self.tokens, self._held = tokens, _Held(self._offline, request_id)
         held.drop()
         return self
@@ -117,13 +127,13 @@ class State:
         """Write tokens, keys, values and identity to `path` (a zip of arrays; nothing in it is executed when it is loaded).
 
         Models with windows or recurrent states keep only tokens and identity: their state is computed again by `LLM.load_state`.
+        The file is written whole or not at all: what stood there before stays until then. Raises UserInputError where it cannot be written.
         """
         engine = self._offline.engine
         arrays = _export(self._offline, self) if engine.executor.caps().spec.can_cut else []
         meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": engine.executor.caps().spec.layout}
-        with Path(path).open("wb") as f:
-            parts: dict[str, Any] = {f"part{i}": a for i, a in enumerate(arrays)}
-            np.savez(f, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), tokens=self.tokens, **parts)
+        _write_whole(Path(path), {"meta": np.frombuffer(json.dumps(meta).encode(), np.uint8), "tokens": self.tokens,
+                                  **{f"part{i}": a for i, a in enumerate(arrays)}})
 
     def close(self) -> None:
         """Free the held state (once the last handle on it is closed)."""
@@ -149,18 +159,50 @@ class State:
         return GenerateRequest(prompt, SamplingParams(), reads=reads, read_only=True, parent=self._open().request_id, parent_pos=len(self.tokens))
 
     def _ids(self, more: str | Ids, field: str) -> np.ndarray:
-        ids = np.asarray(self._offline.text.tokenizer.encode(more, add_special=False) if isinstance(more, str) else more)
+        try:
+            ids = np.asarray(self._offline.text.tokenizer.encode(more, add_special=False) if isinstance(more, str) else more)
+        except (TypeError, ValueError, OverflowError):              # lists of unequal length, or what is no number
+            ids = np.zeros((0, 0))
         if ids.ndim != 1 or not ids.size or ids.dtype.kind not in "iu":
             raise UserInputError(f"{field}: must be text or token ids, at least one token", field)
+        self._known(ids, field)
         return ids.astype(np.int32)
 
     def _label(self, label: str | int, index: int) -> int:
-        if not isinstance(label, str):
-            return int(label)
-        ids = self._offline.text.tokenizer.encode(label, add_special=False)
-        if len(ids) != 1:
-            raise UserInputError(f"labels[{index}]: {label!r} is {len(ids)} tokens; a label must be one (use score for longer texts)", "labels")
-        return ids[0]
+        field = f"labels[{index}]"
+        if isinstance(label, str):
+            ids = self._offline.text.tokenizer.encode(label, add_special=False)
+            if len(ids) != 1:
+                raise UserInputError(f"{field}: {label!r} is {len(ids)} tokens; a label must be one (use score for longer texts)", "labels")
+            return ids[0]
+        if isinstance(label, bool) or not isinstance(label, int | np.integer):
+            raise UserInputError(f"{field}: must be text or a token id, got {label!r}", "labels")
+        self._known(np.array([label], object), field)
+        return int(label)
+
+    def _known(self, ids: np.ndarray, field: str) -> None:
+        """Refuse ids outside the vocabulary, before they are narrowed to int32."""
+        vocabulary = self._offline.engine.executor.caps().vocabulary
+        bad = ids[(ids < 0) | (ids >= vocabulary)]
+        if bad.size:
+            raise UserInputError(f"{field}: token id {bad[0]} is outside the vocabulary of {vocabulary:,}", field)
+
+
+def _write_whole(path: Path, arrays: dict[str, Any]) -> None:
+    """A zip of arrays at `path`, or what stood there before. Raises UserInputError naming the file."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(None, "is a folder; name a file in it")
+        with part.open("wb") as f:
+            np.savez(f, **arrays)
+        part.replace(path)
+    except BaseException as e:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(e, OSError):
+            raise UserInputError(f"{path}: cannot be written ({e.strerror or e})", str(path)) from None
+        raise
 
 
 def _runner(engine: Engine) -> object:
@@ -184,22 +226,14 @@ def _export(offline: Offline, state: State) -> list[np.ndarray]:
 def load_state(offline: Offline, path: Path) -> State:
     """See `LLM.load_state`."""
     caps = offline.engine.executor.caps()
-    try:
-        with np.load(path, allow_pickle=False) as z:
-            meta = json.loads(z["meta"].tobytes())
-            tokens = z["tokens"]
-            arrays = [z[f"part{i}"] for i in range(len([n for n in z.files if n.startswith("part")]))]
-        version, identity, spec = meta["format"], meta["identity"], meta["spec"]
-    except FileNotFoundError:
-        raise UserInputError(f"{path}: no such file", str(path)) from None
-    except (OSError, ValueError, KeyError, TypeError, MemoryError, EOFError, zipfile.BadZipFile) as e:
-        raise FormatError(f"{path}: not a saved state, or damaged ({type(e).__name__}: {e})", str(path)) from None
-    for name, theirs, ours in (("format", version, FORMAT), ("identity", identity, caps.identity), ("KV layout", spec, caps.spec.layout)):
+    meta, tokens, arrays = _read(path)
+    for name, theirs, ours in (("format", meta["format"], FORMAT), ("identity", meta["identity"], caps.identity),
+                               ("KV layout", meta["spec"], caps.spec.layout)):
         if theirs != ours:
             raise UserInputError(f"{path}: made under {name} '{theirs}', this engine has '{ours}'; compute it again from its tokens", str(path))
     if tokens.ndim != 1 or tokens.dtype != np.int32 or not 0 < len(tokens) <= caps.context or tokens.min() < 0 or tokens.max() >= caps.vocabulary:
         raise FormatError(f"{path}: 'tokens' must be 1 to {caps.context:,} ids of the vocabulary of {caps.vocabulary:,}", str(path))
-    want = GenerateRequest(tokens, SamplingParams(), request_id=f"load-{path.name}-{id(arrays):x}", read_only=True, hold=True)
+    want = GenerateRequest(tokens, SamplingParams(), request_id=f"load-{uuid.uuid4().hex[:24]}", read_only=True, hold=True)
     runner = _runner(offline.engine)
     assert want.request_id is not None
     if caps.spec.can_cut:
@@ -208,3 +242,20 @@ def load_state(offline: Offline, path: Path) -> State:
         runner.import_row(want.request_id, arrays)  # type: ignore[attr-defined]
     offline.run([want])
     return State(offline, tokens, want.request_id)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], np.ndarray, list[np.ndarray]]:
+    """Meta data, tokens and further arrays of a saved state. Raises UserInputError or FormatError naming the file."""
+    try:
+        with np.load(path, allow_pickle=False) as z:
+            if sum(part.file_size for part in z.zip.infolist()) > path.stat().st_size:
+                raise ValueError("its parts are larger than the file; a saved state is not compressed")
+            meta, tokens = json.loads(z["meta"].tobytes()), z["tokens"]
+            arrays = [z[f"part{i}"] for i in range(len([n for n in z.files if n.startswith("part")]))]
+        if not all(isinstance(a, np.ndarray) for a in (tokens, *arrays)):
+            raise ValueError("holds something else than arrays")
+        return {name: meta[name] for name in ("format", "identity", "spec")}, tokens, arrays
+    except FileNotFoundError:
+        raise UserInputError(f"{path}: no such file", str(path)) from None
+    except Exception as e:                                          # zipfile, zlib, numpy's header parser and json each have their own
+        raise FormatError(f"{path}: not a saved state, or damaged ({type(e).__name__}: {e})", str(path)) from None

@@ -1,14 +1,15 @@
-"""Judge: what the fast path costs in quality. Perplexity against float32 on long plain text and on arithmetic, and what 8-bit keys and values add.
+"""Judge: what the fast path costs in quality. Perplexity against exact arithmetic on long plain text and on arithmetic, and what 8-bit keys and
+values add.
 
     python tests/judges/quality.py --model NAME=PATH[,PATH...] --text NAME=FILE [--tokens 50000] [--window 512] [--kv-context 4096]
 
-The float32 side is the numpy definition with dequantised weights (its mean KL to transformers is 4e-7). --text: plain text, or .jsonl whose
-string fields are joined line by line. Texts are cut into windows of --window tokens, each read without the ones before; every token but a
-window's first is scored. --kv-context: the mean KL to float32 of the last 256 positions of that many tokens, with f16 and with q8 keys and
-values; 0 leaves it out.
+The exact side is the recorded program in float64 with dequantised weights (`tests/unit/plain_forward.py`); it shares nothing with the kernels.
+--text: plain text, or .jsonl whose string fields are joined line by line. Texts are cut into windows of --window tokens, each read without the
+ones before; every token but a window's first is scored. --kv-context: the mean KL to the exact logits of the last 256 positions of that many
+tokens, with f16 and with q8 keys and values; 0 leaves it out.
 
-Asked for: perplexity within 0.5 % of float32; q8 at most 1e-3 more mean KL than f16 (a model named qwen… is reported only: its key biases make
-channels that stand out, and 8 bits per 32 channels of a token lose their neighbours). Exit code 1 when one of them fails.
+Asked for: perplexity within 0.5 %; q8 at most 1e-3 more mean KL than f16 (a model named qwen... is reported only: its key biases make channels
+that stand out, and 8 bits per 32 channels of a token lose their neighbours). Exit code 1 when one of them fails.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from pathlib import Path
 
 import numpy as np
 from divergence import log_softmax
-from executors import hidden_rows, native_logits
+from executors import native_logits
+from rich.console import Console
+from rich.progress import track
 
-from headwater.kernels import reference
-from headwater.kernels.reference import ReferenceProgram
 from headwater.model.load.loader import Model, load_model
 from headwater.text.tokenizer import Tokenizer
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.unit.plain_forward import forward
 
 PERPLEXITY_LIMIT = 5e-3
 KV_LIMIT = 1e-3
@@ -37,7 +41,7 @@ KV_POSITIONS = 256
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """Mean negative log-likelihood in nats, ours and float32's, over `tokens` scored tokens."""
+    """Mean negative log-likelihood in nats, ours and the exact one, over `tokens` scored tokens."""
 
     ours: float
     exact: float
@@ -56,34 +60,29 @@ def read_text(path: Path) -> str:
     return "\n\n".join("\n".join(v for v in row.values() if isinstance(v, str)) for row in rows)
 
 
-def float_logits(model: Model, program: ReferenceProgram, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    assert model.program.head is not None
-    return reference.logits(hidden_rows(model, program, ids, positions), model.program.head)
-
-
 def likelihood(logits: np.ndarray, targets: np.ndarray) -> float:
     """Sum of negative log-likelihoods."""
     return float(-log_softmax(logits)[np.arange(len(targets)), targets].sum())
 
 
-def perplexity(model: Model, program: ReferenceProgram, ids: np.ndarray, window: int) -> Both:
+def perplexity(model: Model, weights: dict[int, np.ndarray], ids: np.ndarray, window: int) -> Both:
     ours = exact = 0.0
     scored = 0
-    for start in range(0, len(ids) - 1, window):
+    for start in track(range(0, len(ids) - 1, window), "windows", console=Console(stderr=True), transient=True):
         piece = ids[start : start + window + 1]
         if len(piece) < 2:
             break
         inputs, at = piece[:-1], np.arange(len(piece) - 1)
         ours += likelihood(native_logits(model, inputs, at), piece[1:])
-        exact += likelihood(float_logits(model, program, inputs, at), piece[1:])
+        exact += likelihood(forward(model.program, inputs, weights), piece[1:])
         scored += len(at)
     return Both(ours / scored, exact / scored, scored)
 
 
-def kv_cost(paths: list[Path], model: Model, program: ReferenceProgram, ids: np.ndarray) -> tuple[float, float]:
-    """Mean KL to float32 of the last positions, with f16 and with q8 keys and values."""
+def kv_cost(paths: list[Path], model: Model, weights: dict[int, np.ndarray], ids: np.ndarray) -> tuple[float, float]:
+    """Mean KL to the exact logits of the last positions, with f16 and with q8 keys and values."""
     at = np.arange(max(0, len(ids) - KV_POSITIONS), len(ids))
-    exact = log_softmax(float_logits(model, program, ids, at))
+    exact = log_softmax(forward(model.program, ids, weights)[at])
     out = []
     for kept in (model, load_model(paths, kv_format="q8")):
         out.append(float((np.exp(exact) * (exact - log_softmax(native_logits(kept, ids, at)))).sum(-1).mean()))
@@ -92,7 +91,7 @@ def kv_cost(paths: list[Path], model: Model, program: ReferenceProgram, ids: np.
 
 def judge(name: str, paths: list[Path], args: argparse.Namespace) -> int:
     model = load_model(paths)
-    program = ReferenceProgram(model.program)
+    weights: dict[int, np.ndarray] = {}
     tokenizer = Tokenizer.from_gguf(model.tokenizer.metadata) if model.tokenizer.kind == "gguf" else Tokenizer.from_json(model.tokenizer.folder)
     failed = 0
     for label, file in args.text:
@@ -100,13 +99,13 @@ def judge(name: str, paths: list[Path], args: argparse.Namespace) -> int:
         ids = np.array(tokenizer.encode(text[: 8 * max(args.tokens, args.kv_context)]), np.int32)
         began = time.perf_counter()
         if args.tokens:
-            both = perplexity(model, program, ids[: args.tokens], args.window)
+            both = perplexity(model, weights, ids[: args.tokens], args.window)
             bad = abs(both.excess) > PERPLEXITY_LIMIT
             failed |= bad
-            print(f"{name} {label}: perplexity {np.exp(both.ours):.4f}, float32 {np.exp(both.exact):.4f}, {100 * both.excess:+.3f} % over "
+            print(f"{name} {label}: perplexity {np.exp(both.ours):.4f}, exact {np.exp(both.exact):.4f}, {100 * both.excess:+.3f} % over "
                   f"{both.tokens:,} tokens{'  FAILS' if bad else ''}  ({time.perf_counter() - began:.0f} s)", flush=True)
         if args.kv_context:
-            half, eight = kv_cost(paths, model, program, ids[: args.kv_context])
+            half, eight = kv_cost(paths, model, weights, ids[: args.kv_context])
             bad = eight - half > KV_LIMIT and not name.startswith("qwen")
             failed |= bad
             print(f"{name} {label}: mean KL at {min(len(ids), args.kv_context):,} tokens: f16 {half:.3e}, q8 {eight:.3e}, {eight - half:+.2e}"

@@ -157,7 +157,7 @@ def body_fuzz(b: Bench) -> list[str]:
 
 
 def quality(b: Bench) -> list[str]:
-    """Perplexity on plain text and arithmetic, and what 8-bit keys and values cost, against float32 (hours: numpy is the float32 side)."""
+    """Perplexity on plain text and arithmetic, and what 8-bit keys and values cost, against float64 (long)."""
     texts = {"shakespeare": b.model((("aiperf", "0.13.0"),), r"shakespeare\.txt$")}
     arithmetic = Path(os.environ.get("HEADWATER_SHARED", "")) / "data" / "reasoning" / "gsm8k_test.jsonl"
     if arithmetic.is_file():

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headwater.cli.main import app
-from headwater.core.cost import LinearCost
+from headwater.core.cost import NAMES, LinearCost
+from headwater.core.errors import FormatError
+from headwater.sim import storm
 from headwater.sim.agents import Habits, Session, play, total
 from headwater.sim.fit import Fit, fit, read_log
 from headwater.sim.record import Objective, Record
@@ -114,11 +116,56 @@ def test_a_fit_recovers_costs_and_own_share_of_a_log(tmp_path: Path) -> None:
     assert Fit.load(tmp_path / "cost.json").cost == found.cost
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"terms": 3}', '{"terms": {"step": "x"}}', "null"])
+def cost_file(**terms) -> str:
+    return json.dumps({"terms": dict.fromkeys(NAMES, 1e-4) | terms, "overhead": {"step": 0, "row": 0}})
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"terms": 3}', '{"terms": {"step": "x"}}', "null", "[" * 50_000, cost_file(step=float("nan")),
+                                  cost_file(row=-1.0), cost_file(token=float("inf")), cost_file(token=10**400), cost_file(token_beyond_knee=-2e-4)])
 def test_a_malformed_cost_file_is_one_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "c.json").write_text(text)
     result = run("sim", "run", "--generate", "--cost", str(tmp_path / "c.json"))
     assert result.exit_code != 0 and "cost model" in str(result.exception)
+
+
+def test_a_run_with_fitted_costs_says_so_even_without_their_errors(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(cost_file(token_beyond_knee=-1e-4))
+    out = run("sim", "run", "--generate", "--limit", "3", "--prompt", "20", "--output", "3", "--cost", str(tmp_path / "c.json")).output
+    assert "built-in" not in out and "cost model" in out
+
+
+@pytest.mark.parametrize("changes", [
+    {"tokens": 3.7}, {"tokens": -4}, {"tokens": float("inf")}, {"kv_positions": 10**30}, {"reads": True}, {"step_seconds": float("nan")},
+    {"step_seconds": float("inf")}, {"step_seconds": -1}, {"plan_seconds": float("nan")}, {"apply_seconds": "0.1"},
+])
+def test_a_step_that_cannot_be_is_one_error_that_names_its_line(tmp_path: Path, changes: dict) -> None:
+    lines = log_lines(30)
+    (tmp_path / "log").write_text("\n".join([*lines, json.dumps(json.loads(lines[0]) | changes)]))
+    with pytest.raises(FormatError, match=f"log: line 31: not a step .*{next(iter(changes))}"):
+        read_log(tmp_path / "log")
+
+
+def test_a_step_log_nested_too_deeply_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("[" * 50_000)
+    with pytest.raises(FormatError, match="line 1"):
+        read_log(tmp_path / "log")
+
+
+def test_a_storm_that_breaks_says_how_to_replay_that_storm(monkeypatch) -> None:
+    begun = []
+
+    class Broken(storm.Storm):
+        def run(self) -> storm.StormReport:
+            begun.append((self.seed, self.n))
+            if len(begun) == 3:
+                raise storm.StormError("no luck")
+            return super().run()
+
+    monkeypatch.setattr(storm, "Storm", Broken)
+    result = run("sim", "storm", "--requests", "25", "--per", "10", "--seed", "7", "--sched", "sjf", "--shape", "hybrid")
+    assert result.exit_code == 1
+    assert "replay: headwater sim storm --seed 9 --requests 5 --per 5 --sched sjf --shape hybrid" in result.output
+    assert begun == [(7, 10), (8, 10), (9, 5)]
 
 
 def run(*args: str):
@@ -147,6 +194,14 @@ def test_the_command_line_draws_a_picture(tmp_path: Path, shared: Path) -> None:
     (["sim", "run", "--generate", "--sched", "nobody"], "nobody"), (["sim", "cache", "--trace", "x.jsonl", "--shares", "2"], "shares"),
     (["sim", "storm", "--shape", "round"], "round"), (["policies", "attic"], "attic"),
     (["sim", "run", "--generate", "--memory", "16", "--context", "16"], "--memory"),
+    (["sim", "run", "--generate", "--rate", "nan"], "rate"), (["sim", "run", "--generate", "--bursts", "inf"], "bursts"),
+    (["sim", "run", "--generate", "--prompt", "100000000"], "prompt"), (["sim", "run", "--generate", "--shared", "1000000000"], "shared"),
+    (["sim", "run", "--generate", "--ttft", "inf", "--leavers", "0.5"], "--ttft"), (["sim", "run", "--generate", "--tpot", "-1"], "--tpot"),
+    (["sim", "run", "--generate", "--speed", "inf"], "--speed"), (["sim", "run", "--generate", "--stretch", "inf"], "--stretch"),
+    (["sim", "run", "--generate", "--scale", "inf"], "--scale"), (["sim", "run", "--generate", "--start", "1e9"], "--start"),
+    (["sim", "run", "--generate", "--block", "1000000"], "--block"), (["sim", "run", "--generate", "--json", "/nowhere/x.json"], "--json"),
+    (["sim", "run", "--generate", "--plot", "x.xyz"], ".png"), (["sim", "run", "--generate", "--plot", "."], "is a folder"),
+    (["sim", "agents", "--turns", "3", "--memory", "1000"], "--memory"), (["sim", "agents", "--system", "1000000", "--turns", "1"], "--memory"),
 ])
 def test_wrong_arguments_are_one_line_that_names_them(args: list[str], word: str) -> None:
     result = run(*args)

@@ -1,6 +1,7 @@
 """Trace readers: the public files, hostile ones, and the hit rates of an unlimited cache."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,9 @@ def entry(**changes) -> str:
 
 @pytest.mark.parametrize("line", [
     "{", "[]", "3", entry(hash_ids=[1]), entry(hash_ids="ab"), entry(input_length=-1), entry(input_length=1e300), entry(hash_ids=[2**70, 1]),
-    entry(timestamp="x"), entry(timestamp=float("nan")), entry(output_length=None), entry(hash_ids=[[1], [2]]), "{}", '{"a":' * 5000,
+    entry(input_length=600.5), entry(output_length=True), entry(hash_ids=[1.5, 2]), entry(hash_ids=[2**31, 1]), entry(hash_ids=[True, 1]),
+    entry(input_length=0, hash_ids=[]), entry(input_length=float("inf")), entry(timestamp="x"), entry(timestamp=float("nan")),
+    entry(output_length=None), entry(hash_ids=[[1], [2]]), "{}", '{"a":' * 5000,
 ])
 def test_a_malformed_line_is_one_error_that_names_it(tmp_path: Path, line: str) -> None:
     path = tmp_path / "t.jsonl"
@@ -81,12 +84,51 @@ def test_a_malformed_line_is_one_error_that_names_it(tmp_path: Path, line: str) 
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "TIMESTAMP,ContextTokens,GeneratedTokens\n", "TIMESTAMP,ContextTokens,GeneratedTokens\nx,1,2\n",
-                                  "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,1\n"])
+                                  "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,1\n",
+                                  f"TIMESTAMP,ContextTokens,GeneratedTokens\n{'x' * 200_000},1,1\n"])
 def test_a_malformed_csv_is_one_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
     with pytest.raises(UserInputError):
         load(path)
+
+
+@pytest.mark.parametrize(("name", "body"), [("t.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,600,5\n"), ("t.jsonl", entry())])
+def test_a_byte_order_mark_is_no_part_of_the_trace(tmp_path: Path, name: str, body: str) -> None:
+    path = tmp_path / name
+    path.write_text("\ufeff" + body, encoding="utf-8")
+    trace = load(path)
+    assert (trace.prompt.tolist(), trace.output.tolist()) == ([600], [5])
+
+
+@pytest.mark.skipif(not hasattr(time, "tzset"), reason="the clock's zone cannot be set here")
+def test_arrivals_do_not_move_where_clocks_are_changed_at_night(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-03-31 01:30:00,1,1\n2024-03-31 03:30:00,1,1\n")
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        assert load(path).time.tolist() == [0.0, 7200.0]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_window_without_requests_is_named(shared: Path) -> None:
+    with pytest.raises(UserInputError, match="--start: mooncake_synthetic has no request from 1e"):
+        load(shared / "data/traces/mooncake_synthetic.jsonl").part(5, start=1e9)
+
+
+@given(st.integers(1, 40), st.integers(1, 2000), st.integers(1, 1500), st.integers(0, 1000))
+@settings(max_examples=25)
+def test_made_up_prompts_share_what_was_asked_for_and_nothing_else(requests: int, prompt: int, shared: int, seed: int) -> None:
+    trace = poisson(requests, 1.0, prompt, 1, seed, shared)
+    head = shared // trace.hash_block
+    rows = [trace.blocks.row(i) for i in range(requests)]
+    assert all(np.array_equal(r[:head], rows[0][:head]) for r in rows)
+    own = np.concatenate([r[head:] for r in rows])
+    assert len(np.unique(own)) == len(own)
+    assert all(len(r) * trace.hash_block >= n for r, n in zip(rows, trace.prompt.tolist(), strict=True))
 
 
 @given(st.binary(max_size=300), st.sampled_from([".csv", ".jsonl"]))

@@ -4,9 +4,13 @@ import re
 import socket
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
+from headwater.engine.build import EngineSpec
+from headwater.serve import http
 from tests.trouble.serving import PATIENCE, Served, serving
+from tests.wire.conftest import start, stop
 
 POST = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = '{"prompt":"abc"}'
@@ -55,12 +59,14 @@ def echo() -> Iterator[Served]:
         yield served
 
 
-def said(served: Served, raw: str) -> list[int]:
-    """The statuses that came back on one connection before the server closed it."""
+def said(served: Served, raw: str, *, ends: bool = False) -> list[int]:
+    """The statuses that came back on one connection before the server closed it. ends: we say that nothing more will come."""
     with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), PATIENCE) as s:
         out = b""
         try:
             s.sendall(raw.encode("latin-1"))
+            if ends:
+                s.shutdown(socket.SHUT_WR)
             while piece := s.recv(65536):
                 out += piece
         except ConnectionError:                                     # closed while we were still sending
@@ -105,3 +111,82 @@ def test_a_large_body_behind_a_small_head_is_none_of_the_heads_business(echo) ->
 ])
 def test_no_path_leads_to_a_file(echo, path) -> None:
     assert said(echo, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")[0] in (404, 405)
+
+
+LIES = {
+    "less than its length": f"Content-Length: 1000\r\n\r\n{BODY}", "less than its chunk": f"Transfer-Encoding: chunked\r\n\r\n100\r\n{BODY}",
+    "no last chunk": f"Transfer-Encoding: chunked\r\n\r\n{N:x}\r\n{BODY}\r\n", "a head that stops": "X-A: b\r\n",
+}
+
+
+@pytest.mark.parametrize("rest", LIES.values(), ids=LIES)
+def test_a_body_that_ends_too_soon_is_answered_by_closing_and_leaves_no_word_in_the_log(echo, rest) -> None:
+    assert said(echo, POST + rest, ends=True) == []
+    assert echo.health().status_code == 200
+    assert not any("Traceback" in line for line in echo.log)
+
+
+def test_more_than_its_length_is_no_second_request(echo) -> None:
+    assert said(echo, f"{POST}Content-Length: {N}\r\n\r\n{BODY}{BODY}") in ([400], [200, 400])
+
+
+def test_many_requests_at_once_on_one_connection_are_answered_in_order(echo) -> None:
+    paths = ["/version", "/nowhere", "/health"] * 20
+    raw = "".join(f"GET {p} HTTP/1.1\r\nHost: localhost\r\n{'' if i < len(paths) - 1 else 'Connection: close' + chr(13) + chr(10)}\r\n"
+                  for i, p in enumerate(paths))
+    assert said(echo, raw) == [200, 404, 200] * 20
+
+
+@pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/v1/chat/completions", 405), ("/nowhere", 404)])
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_no_route_becomes_another_protocol(echo, path, status, protocol) -> None:
+    head = f"Host: localhost\r\nConnection: Upgrade, close\r\nUpgrade: {protocol}\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n"
+    assert said(echo, f"GET {path} HTTP/1.1\r\n{head}\r\n") == [status]
+
+
+@pytest.mark.parametrize("raw", [
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + "\0" * 200, "GET /version HTTP/3.7\r\n\r\n", "\0" * 100,
+    "BREW /version HTTP/1.1\r\nHost: localhost\r\n\r\n", "CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+], ids=["HTTP/2", "TLS", "HTTP/3.7", "zeros", "unknown method", "CONNECT", "bytes in the path"])
+def test_what_is_no_request_gets_400_and_the_connection_is_closed(echo, raw) -> None:
+    assert said(echo, raw) == [400]
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/version"])
+def test_probes_may_ask_for_the_head_alone(echo, path) -> None:
+    r = httpx.head(echo.url + path)
+    assert r.status_code == 200 and not r.content
+
+
+@pytest.mark.parametrize("rest", [
+    "X: " + "a" * 3_000_000, "".join(f"X{i}: a\r\n" for i in range(100_000)),
+], ids=["one long trailer", "many trailers"])
+def test_what_follows_a_chunked_body_has_a_bound(echo, rest) -> None:
+    assert said(echo, f"{POST}Transfer-Encoding: chunked\r\n\r\n{N:x}\r\n{BODY}\r\n0\r\n{rest}") in ([431], [])
+    assert echo.health().status_code == 200
+
+
+def test_a_body_in_chunks_of_one_byte_is_read(echo) -> None:
+    prompt = '{"prompt":"' + "a" * 20_000 + '"}'
+    chunks = "".join(f"1\r\n{c}\r\n" for c in prompt)
+    assert said(echo, f"{POST}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n") == [200]
+
+
+SLOW = {
+    "a head that trickles": "GET /version HTTP/1.1\r\nHost: localhost\r\n", "nothing at all": "",
+    "a body that trickles": f"{POST}Content-Length: 100\r\n\r\n{{", "chunks that trickle": f"{POST}Transfer-Encoding: chunked\r\n\r\n1\r\n{{\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", SLOW.values(), ids=SLOW)
+def test_who_sends_too_slowly_is_told_and_cut_off(raw, monkeypatch) -> None:
+    monkeypatch.setattr(http, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
+    echoed = start(EngineSpec("echo"), http=http.BoundedProtocol)
+    try:
+        assert said(Served(None, echoed.url), raw) == [408]  # type: ignore[arg-type]
+        monkeypatch.undo()
+        assert httpx.get(f"{echoed.url}/version").status_code == 200
+    finally:
+        stop(echoed)

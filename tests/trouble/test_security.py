@@ -88,9 +88,9 @@ def test_a_message_is_never_rendered_as_a_template(echo) -> None:
     assert TEMPLATE in text and "1337" not in text
 
 
-def test_a_template_in_a_request_is_listed_as_ignored(echo) -> None:
+def test_a_template_in_a_request_is_refused_by_name(echo) -> None:
     r = echo.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "chat_template": TEMPLATE})
-    assert "chat_template" in r.headers["x-headwater-ignored-fields"]
+    assert r.status_code == 400 and r.json()["error"]["param"] == "chat_template"
 
 
 @pytest.mark.parametrize("name", ["../../../etc/passwd", "/etc/passwd", "hf:../../x", "..", "file:///etc/passwd", "echo/../echo", "\0"])

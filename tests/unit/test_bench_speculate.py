@@ -38,13 +38,15 @@ def data(tmp_path):
 
 def test_every_part_runs_and_every_arm_says_what_plain_decoding_says(data, tmp_path) -> None:
     plan = Plan(items=2, think=12, answer=16, draft_at=4, contexts=[64], guesses=[1, 3], rounds=2, pairs=2, pair_tokens=8, copy_tokens=32,
-                stream_tokens=8, stream_rounds=2, history=10_000)
+                stream_tokens=8, stream_rounds=2, rollback_rounds=2, history=10_000)
     report = run("echo", plan, data, None, [], lambda _: None)
     rows = [r for r in report.rows if "ratio_of_means" in r]
     assert {r["runner"] for r in rows} == set(arms(plan)) and {r["task"] for r in rows} >= {"gsm8k", "mbpp", "edit"}
     assert all(r["identical"] == r["tasks"] for r in rows)
     assert next(r for r in report.rows if r["task"] == "verbatim copy")["identical"] is True
     assert any("humaneval" in m for m in report.environment["missing"]) or any(r["task"] == "humaneval" for r in rows)
+    kept = [r for r in report.rows if r["runner"] == "kept inputs"]
+    assert len(kept) == 4 and all(r["identical"] and len(r["verify"]) == 2 for r in kept)
     pytest.importorskip("matplotlib")
     picture(report, tmp_path / "speculate.png")
     assert (tmp_path / "speculate.png").stat().st_size > 1000

@@ -17,9 +17,9 @@ PARAMS = SamplingParams(temperature=0.9, seed=11, max_tokens=60, ignore_eos=True
 
 def test_numbers_of_three_passes_are_those_of_counting_by_hand() -> None:
     c = DraftCounts()
-    c.add(4, 2, 3, "suffix")
-    c.add(0, 0, 1)
-    c.add(2, 2, 3, "forced")
+    c.add(DraftPass(4, 2, "suffix"), 3)
+    c.add(DraftPass(0, 0, ""), 1)
+    c.add(DraftPass(2, 2, "forced"), 3)
     assert (c.passes, c.tokens, c.drafted, c.accepted) == (3, 7, 6, 4)
     assert c.tau == pytest.approx(7 / 3) and c.alpha == pytest.approx(4 / 6)
     assert c.by_source == {"suffix": (4, 2), "forced": (2, 2)}
@@ -29,13 +29,13 @@ def test_numbers_of_three_passes_are_those_of_counting_by_hand() -> None:
 
 def test_a_total_is_the_sum_of_its_parts() -> None:
     a, b = DraftCounts(), DraftCounts()
-    a.add(3, 1, 2, "ngram")
-    b.add(5, 5, 6, "ngram")
-    b.add(1, 0, 1, "suffix")
+    a.add(DraftPass(3, 1, "ngram"), 2)
+    b.add(DraftPass(5, 5, "ngram"), 6)
+    b.add(DraftPass(1, 0, "suffix", 2, 3, 1), 2)
     total = DraftCounts.total([a, b])
     assert total is not None
-    assert total.by_source == {"ngram": (8, 6), "suffix": (1, 0)} and total.by_position[:2] == [(3, 2), (2, 1)]
-    assert (total.passes, total.tokens, total.lengths) == (3, 9, {3: 1, 5: 1, 1: 1})
+    assert total.by_source == {"ngram": (8, 6), "suffix": (1, 0), "suffix_branch": (3, 1)} and total.by_position[:2] == [(3, 3), (2, 1)]
+    assert (total.passes, total.tokens, total.lengths, total.branches) == (3, 10, {3: 1, 5: 1, 1: 1}, (2, 1))
     assert DraftCounts.total([]) is None
 
 
@@ -84,7 +84,7 @@ def test_metrics_show_the_engines_counts(llm) -> None:
 
 def test_the_account_and_budgets_cross_the_wire_to_the_engine_process_unchanged() -> None:
     counts = DraftCounts()
-    counts.add(3, 2, 3, "suffix")
+    counts.add(DraftPass(3, 2, "suffix", 1, 2, 1), 4)
     stats = EngineStats(drafts=counts, draft_seconds=DraftSeconds(1.5, 1.0, 0.25, 0.125))
     assert decode(encode("stats", stats))[1] == stats
     out = Output("r", np.array([1, 2], np.int32), draft=DraftPass(3, 1, "forced"))

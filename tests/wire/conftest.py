@@ -29,7 +29,8 @@ class Running:
         return f"{self.url}/v1"
 
 
-def start(spec: EngineSpec, settings: ServeSettings | None = None) -> Running:
+def start(spec: EngineSpec, settings: ServeSettings | None = None, **options: object) -> Running:
+    """options: of uvicorn."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     ready, box = threading.Event(), {}
@@ -40,7 +41,8 @@ def start(spec: EngineSpec, settings: ServeSettings | None = None) -> Running:
                 front = build_front(spec)
                 await front.start()
                 box["front"] = front
-                box["server"] = uvicorn.Server(uvicorn.Config(create_app(front, settings or ServeSettings()), log_level="warning", lifespan="off"))
+                app = create_app(front, settings or ServeSettings())
+                box["server"] = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", **options))
             except BaseException as e:
                 box["error"] = e
                 raise

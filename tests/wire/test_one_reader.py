@@ -126,8 +126,8 @@ def test_a_whole_number_may_be_written_with_a_point(echo) -> None:
     ({"options": {"num_predict": "many"}}, "options.num_predict: "),
     ({"options": {"repeat_penalty": -1.0}}, "options.repeat_penalty: "),
     ({"options": {"temperature": -1}}, "options.temperature: "),
-    ({"think": "x"}, "think."),
-    ({"format": 5}, "format."),
+    ({"think": "x"}, "think: "),
+    ({"format": 5}, "format: "),
     ({"format": {"type": "nonsense"}}, "format: "),
 ])
 @pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])

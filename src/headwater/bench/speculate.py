@@ -19,6 +19,7 @@ from headwater.bench.peer import Peer, PeerSpec
 from headwater.bench.report import Figure, Report
 from headwater.bench.speculate_copy import TEXTS, copying
 from headwater.bench.speculate_cost import Bench, company_curve, streams, suffix_structure, verify_curve, zero_acceptance
+from headwater.bench.speculate_rollback import rollback
 from headwater.core.drafting import DraftCounts
 from headwater.core.errors import UserInputError
 from headwater.core.params import SamplingParams
@@ -29,7 +30,8 @@ from headwater.llm import LLM
 @dataclass(slots=True)
 class Plan:
     """How much is measured. items: tasks per set; think, answer: tokens; draft_at: thinking tokens before the self-draft; contexts, guesses, rounds:
-    of the curves; pairs: of the zero-acceptance guard; copy_tokens, stream_tokens, stream_rounds, history: of the other parts."""
+    of the curves; pairs, pair_tokens: of the zero-acceptance guard; copy_tokens, stream_tokens, stream_rounds, rollback_rounds, history: of the other
+    parts."""
 
     items: int = 30
     think: int = 256
@@ -43,6 +45,7 @@ class Plan:
     copy_tokens: int = 256
     stream_tokens: int = 64
     stream_rounds: int = 9
+    rollback_rounds: int = 30
     history: int = 10_000_000
     seed_temperature: float = 0.0
 
@@ -50,7 +53,7 @@ class Plan:
     def quick(cls) -> Plan:
         """A few minutes on two cores: shows that everything runs, says little."""
         return cls(items=3, think=48, answer=64, draft_at=12, contexts=[256], guesses=[1, 2, 4, 8, 16, 31], rounds=3, pairs=30, pair_tokens=32,
-                   copy_tokens=192, stream_tokens=24, stream_rounds=5, history=1_000_000)
+                   copy_tokens=192, stream_tokens=24, stream_rounds=5, rollback_rounds=10, history=1_000_000)
 
 
 def arms(plan: Plan) -> dict[str, str]:
@@ -179,27 +182,33 @@ def _verify_cost(report: Report, guesses: float) -> float:
 # ---- all of it ----------------------------------------------------------------------------------------------------------------------
 
 
-def run(model: str, plan: Plan, data: Path, human_eval: Path | None, only: list[str], tell: Callable[[str], None], lookup_python: str = "") -> Report:
-    """only: parts by name (curves, arms, zero, copy, streams, structure); all where empty. lookup_python: of an environment with llama-cpp-python,
-    whose prompt lookup copies beside ours (the model must then be a .gguf file)."""
+PARTS = ("curves", "arms", "zero", "copy", "streams", "suffix", "rollback")
+
+
+def run(model: str, plan: Plan, data: Path, human_eval: Path | None, only: list[str], tell: Callable[[str], None], lookup_python: str = "",
+        weights: tuple[str, ...] = ("as-is",)) -> Report:
+    """only: of PARTS; all where empty. lookup_python: of an environment with llama-cpp-python, whose prompt lookup copies beside ours (the model must
+    then be a .gguf file). weights: encodings at load; curves are drawn for each, the rest is measured with the first."""
     from headwater.engine.build import calibrate
 
     def wanted(part: str) -> bool:
         return not only or part in only
 
     report = Report("speculation")
-    if wanted("structure"):
+    if wanted("suffix"):
         tell("suffix structure")
         for name, value in suffix_structure(plan.history).items():
             report.add(f"suffix structure: {name}", "headwater", Figure(name, "", [value], better="lower"))
-    if only == ["structure"]:
+    if wanted("rollback"):
+        _rollbacks(plan, report, tell)
+    if only and set(only) <= {"suffix", "rollback"}:
         return report
-    llm = LLM(model, context=None)
+    llm = LLM(model, context=None, weights=weights[0])
     calibrate(llm.engine)
     bench = Bench(llm)
     try:
         if wanted("curves"):
-            _curves(bench, plan, report, tell)
+            _curves(bench, plan, report, tell, weights[0] if len(weights) > 1 else "")
         if wanted("zero"):
             tell("zero acceptance")
             g = zero_acceptance(bench, "suffix+ngram", plan.pairs, plan.pair_tokens)
@@ -212,18 +221,37 @@ def run(model: str, plan: Plan, data: Path, human_eval: Path | None, only: list[
             _tasks(bench, plan, data, human_eval, wanted, report, tell)
     finally:
         llm.close()
+    for encoding in weights[1:] if wanted("curves") else ():
+        llm = LLM(model, context=None, weights=encoding)
+        calibrate(llm.engine)
+        _curves(Bench(llm), plan, report, tell, encoding)
+        llm.close()
     return report
 
 
-def _curves(bench: Bench, plan: Plan, report: Report, tell: Callable[[str], None]) -> None:
+def _rollbacks(plan: Plan, report: Report, tell: Callable[[str], None]) -> None:
+    tell("going back in a hybrid with drawn weights")
+    for r in rollback([1, 4, 8, 16], plan.rollback_rounds):
+        ratio, name = paired(r.second_pass, r.cursor), f"going back: {r.held} of {r.guesses} guesses held"
+        more = {"interval": ratio, "identical": r.same, "verify": r.verify}
+        report.add(name, "checkpoint, second pass", Figure("ms per round", "ms", [s * 1e3 for s in r.second_pass], better="lower",
+                   note=f"{r.bytes_checkpoint / 2**20:.1f} MiB copied"), **more)
+        report.add(name, "kept inputs", Figure("ms per round", "ms", [s * 1e3 for s in r.cursor], better="lower",
+                   note=f"{r.bytes_kept / 2**20:.2f} MiB kept; the pass alone {statistics.median(r.verify) * 1e3:.2f} ms; checkpoint / kept "
+                   f"{ratio}; {'same bits' if r.same else 'BITS DIFFER'}"), **more)
+
+
+def _curves(bench: Bench, plan: Plan, report: Report, tell: Callable[[str], None], weights: str = "") -> None:
+    runner = f"headwater {weights}".strip()
     for context in plan.contexts:
         if context + 64 > bench.engine.executor.caps().context:
             continue
         tell(f"verify cost behind {context} tokens")
         for g, values in verify_curve(bench, context, plan.guesses, plan.rounds).items():
-            report.add(f"v({g}) at {context}", "headwater", Figure("v", "x", values, better="lower"), guesses=g, context=context)
+            report.add(f"v({g}) at {context}", runner, Figure("v", "x", values, better="lower"), guesses=g, context=context, weights=weights)
         for b, values in company_curve(bench, context, [2, 4, 8], plan.rounds).items():
-            report.add(f"T({b} rows)/T(1) at {context}", "headwater", Figure("T", "x", values, better="lower"), rows_in_step=b, context=context)
+            report.add(f"T({b} rows)/T(1) at {context}", runner, Figure("T", "x", values, better="lower"), rows_in_step=b, context=context,
+                       weights=weights)
 
 
 def _copies(bench: Bench, plan: Plan, model: str, lookup_python: str, report: Report, tell: Callable[[str], None]) -> None:
@@ -277,9 +305,9 @@ def picture(report: Report, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4))
-    for context in dict.fromkeys(r["context"] for r in report.rows if "guesses" in r):
-        points = [(r["guesses"], r["median"]) for r in report.rows if "guesses" in r and r["context"] == context]
-        left.plot(*zip(*points, strict=True), marker="o", label=f"{context:,} tokens")
+    for weights, context in dict.fromkeys((r["weights"], r["context"]) for r in report.rows if "guesses" in r):
+        points = [(r["guesses"], r["median"]) for r in report.rows if "guesses" in r and (r["weights"], r["context"]) == (weights, context)]
+        left.plot(*zip(*points, strict=True), marker="o", label=f"{weights} {context:,} tokens".strip())
     left.set_xlabel("guesses g")
     left.set_ylabel("v(g) = T(g + 1) / T(1)")
     left.set_ylim(bottom=0)

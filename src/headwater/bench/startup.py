@@ -3,8 +3,10 @@ prompt, beside llama-cpp-python in the same run."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,10 +31,10 @@ for piece in llm.create_completion(sys.argv[2], max_tokens=1, temperature=0.0, s
 """
 
 
-def first_byte_seconds(command: list[str], timeout: float = 120.0) -> float:
+def first_byte_seconds(command: list[str], env: dict[str, str], timeout: float = 120.0) -> float:
     """Seconds from the start of `command` to its first byte on stdout. Raises HeadwaterError with its last words where none comes."""
     began = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env) as process:
         assert process.stdout is not None and process.stderr is not None
         first = process.stdout.read(1)
         seconds = time.perf_counter() - began
@@ -56,11 +58,13 @@ def run(model: str, peer_python: str | None, rounds: int = 5) -> Report:
     if peer_python is not None:
         runners["llama-cpp-python"] = [peer_python, "-c", PEER_SCRIPT, str(Path(resolve(model)[0])), PROMPT]
     values: dict[str, list[float]] = {name: [] for name in runners}
-    for i in range(rounds + 1):
-        for name, command in runners.items():
-            seconds = first_byte_seconds(command)
-            if i:
-                values[name].append(seconds)
+    with tempfile.TemporaryDirectory() as compiled:                 # both with compiled modules, as installers leave them, even from a source tree
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPYCACHEPREFIX": compiled}
+        for i in range(rounds + 1):
+            for name, command in runners.items():
+                seconds = first_byte_seconds(command, env)
+                if i:
+                    values[name].append(seconds)
     report = Report("process start to first token")
     for name, seconds_of in values.items():
         report.add("startup", name, Figure("first token after", "s", seconds_of, better="lower"))

@@ -7,12 +7,15 @@ from typing import Any
 
 import typer
 
+from headwater.cli.bench_prefill import longprefill
+
 app = typer.Typer(no_args_is_help=True, help="Measurements as ratios in one run: latency, throughput, startup, decisions, kernels, peers.")
 MODEL = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO.")
 JSON = typer.Option(None, "--json", help="Write figures and environment to this file.")
 PEER = typer.Option([], "--peer", help="NAME=PYTHON[,ARG…]: llama-cpp, ik-llama-cpp, transformers, openvino or onnx in an environment of yours.")
 ROUNDS = typer.Option(0, "--rounds", min=0, help="Repeats of every task; 0: each task's own.")
 ONLY = typer.Option([], "--only", help="Only tasks whose name contains this, such as 'prefill'; may be given several times.")
+app.command("longprefill")(longprefill)
 
 
 def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None, rounds: int, only: list[str]) -> None:
@@ -373,27 +376,31 @@ def speculate(
     draft_at: int = typer.Option(0, min=0, help="Thinking tokens before the self-draft; 0: as the plan says."),
     lookup_python: str = typer.Option("", "--lookup-python", help="Python with llama-cpp-python: its lookup copies beside ours (a .gguf)."),
     rounds: int = ROUNDS,
-    only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams or structure; may be given several times."),
+    pairs: int = typer.Option(0, min=0, help="Pairs with and without drafts in text that cannot be guessed; 0: as the plan says."),
+    weights: list[str] = typer.Option(["as-is"], "--weights", help="as-is, q8 or q4 at load; with several, v(g) and T(b) are drawn for each."),
+    only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams, suffix or rollback; may be given several times."),
     plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
     json: Path = JSON,
 ) -> None:
-    """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure."""
+    """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure,
+    going back behind refused guesses."""
     from dataclasses import replace
 
     from rich.console import Console
 
-    from headwater.bench.speculate import Plan, picture, run
+    from headwater.bench.speculate import PARTS, Plan, picture, run
     from headwater.core.errors import UserInputError
 
-    parts = ("curves", "arms", "zero", "copy", "streams", "structure")
     for part in only:
-        if part not in parts:
-            raise UserInputError(f"--only {part}: one of {', '.join(parts)}", field="only")
+        if part not in PARTS:
+            raise UserInputError(f"--only {part}: one of {', '.join(PARTS)}", field="only")
+    if pairs == 1:
+        raise UserInputError("--pairs 1: an interval needs at least 2", field="pairs")
     plan = Plan.quick() if quick else Plan()
-    given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds}
+    given: dict[str, Any] = {"items": items, "think": think, "answer": answer, "draft_at": draft_at, "rounds": rounds, "pairs": pairs}
     plan = replace(plan, **{k: v for k, v in given.items() if v})
     with Console(stderr=True).status("speculation") as status:
-        report = run(model, plan, data, human_eval, only, status.update, lookup_python)
+        report = run(model, plan, data, human_eval, only, status.update, lookup_python, tuple(weights))
     _show(report, json, None)
     for what in report.environment.get("missing", []):
         Console(stderr=True).print(f"[yellow]missing:[/] {what}")

@@ -42,6 +42,7 @@ def chat(
     chat_template: o.ChatTemplate = None,
     draft: o.Draft = "none",
     attend: o.Attend = "dense",
+    rope_scaling: o.RopeScaling = "",
     backend: o.Backend = "auto",
     accept_licence: o.AcceptLicence = False,
 ) -> None:
@@ -51,7 +52,7 @@ def chat(
 
     params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
     llm = LLM(
-        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend,
+        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend, rope_scaling=rope_scaling,
         chat_template=chat_template, backend=backend,
         accept_licence=accept_licence, progress=o.load_progress(),
     )

@@ -25,6 +25,7 @@ def complete(
     threads: o.Threads = None,
     draft: o.Draft = "none",
     attend: o.Attend = "dense",
+    rope_scaling: o.RopeScaling = "",
     backend: o.Backend = "auto",
     accept_licence: o.AcceptLicence = False,
 ) -> None:
@@ -35,7 +36,8 @@ def complete(
     text = sys.stdin.read() if prompt == "-" else prompt
     params = SamplingParams(max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, stop=stop)
     llm = LLM(
-        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend, backend=backend,
+        model, weights=weights, kv_memory=kv_memory, context=context, threads=threads, draft=draft, attend=attend,
+        rope_scaling=rope_scaling, backend=backend,
         accept_licence=accept_licence,
         progress=o.load_progress(),
     )

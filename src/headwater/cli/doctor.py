@@ -16,6 +16,7 @@ def doctor(
     kv_format: o.KvFormat = "f16",
     context: o.Context = None,
     attend: o.Attend = "dense",
+    rope_scaling: o.RopeScaling = "",
     accept_licence: o.AcceptLicence = False,
     kv: Annotated[str, typer.Option("--kv", metavar="MODEL", help="Only this: KV bytes per token of a model, beside those of published ones.")] = "",
 ) -> None:
@@ -29,7 +30,7 @@ def doctor(
         from headwater.engine.build import EngineSpec, survey
 
         _plan(survey(EngineSpec(
-            model, weights=weights, kv_memory=kv_memory, kv_format=kv_format, context=context, attend=attend,
+            model, weights=weights, kv_memory=kv_memory, kv_format=kv_format, context=context, attend=attend, rope_scaling=rope_scaling,
             accept_licence=accept_licence,
         )))
 

@@ -69,6 +69,11 @@ def main() -> None:
             raise
         print(f"headwater: {e.filename}: {e.strerror}", file=sys.stderr)      # a file that was named and cannot be read or written
         sys.exit(2)
+    except RuntimeError as e:
+        if type(e).__name__ != "NativeError":                       # what the environment asks of the kernels; they know nothing of our errors
+            raise
+        print(f"headwater: {e}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

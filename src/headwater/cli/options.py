@@ -9,14 +9,15 @@ import typer
 Model = Annotated[str, typer.Option("--model", "-m", help="Known name (headwater models), .gguf file, folder, hf:ORG/REPO[:FILE], or echo.")]
 Weights = Annotated[str, typer.Option(help="as-is, or quantise a float model at load: q8, q4.")]
 KvMemory = Annotated[Optional[str], typer.Option(help="Memory for keys and values, such as 2G; default: what the machine allows.")]  # noqa: UP045
-KvFormat = Annotated[str, typer.Option(help="Format of cached keys and values: f16, q8, fp4, int4.")]
+KvFormat = Annotated[str, typer.Option(help="Format of cached keys and values: f16, q8, fp4, int4; with r behind it rotated: int4r.")]
 Context = Annotated[Optional[int], typer.Option(help="Context in tokens; default: the model's own.")]  # noqa: UP045
 Threads = Annotated[Optional[int], typer.Option(help="Threads; default: the physical cores that we may use.")]  # noqa: UP045
 ChatTemplate = Annotated[Optional[str], typer.Option(help="File with a chat template that replaces the model's own.")]  # noqa: UP045
 Sched = Annotated[str, typer.Option(help="Who runs next: fcfs, priority, sjf, fair; with parameters: fcfs:seconds=0.1.")]
 Evict = Annotated[str, typer.Option(help="Which cached block leaves: lru, slru, lfu, demand.")]
 Draft = Annotated[str, typer.Option(help="Which tokens to guess ahead: none, ngram, suffix. Guesses change the speed, never the text.")]
-Attend = Annotated[str, typer.Option(help="What generated tokens read: dense, or lossy: window, quest, wave; wave:retrieve=0.05,estimate=0.3.")]
+Attend = Annotated[str, typer.Option(help="What generated tokens read: dense, or lossy: window, quest, wave, tree; wave:retrieve=0.1.")]
+RopeScaling = Annotated[str, typer.Option(help="A longer context than the model's: yarn:factor=4, ntk, linear, none (with --attend dualchunk).")]
 Backend = Annotated[str, typer.Option(help="auto, native, or reference (numpy, slow).")]
 AcceptLicence = Annotated[bool, typer.Option("--accept-licence", help="You have read and accept the terms of a model that asks for it.")]
 

@@ -19,7 +19,7 @@ def serve(
     served_model_name: list[str] = typer.Option([], "--served-model-name", help="Names that clients may use; the first is reported."),
     weights: str = typer.Option("as-is", help="as-is, q8 or q4: quantise a float model at load."),
     kv_memory: str = typer.Option("", "--kv-memory", help="Memory for keys and values, such as 4G; default: what the machine allows."),
-    kv: str = typer.Option("f16", "--kv", help="KV format: f16, q8, fp4 or int4."),
+    kv: str = typer.Option("f16", "--kv", help="KV format: f16, q8, fp4 or int4; with r behind it through a rotation: int4r."),
     context: int = typer.Option(0, min=0, help="Context length in tokens; 0: the model's own."),
     threads: int = typer.Option(0, min=0, help="Threads; 0: physical cores that this process may use."),
     chat_template: str = typer.Option("", "--chat-template", help="File with a jinja2 chat template that replaces the model's."),
@@ -27,6 +27,7 @@ def serve(
     evict: str = typer.Option("slru", help="Which cached block leaves: a resident of the room `evict`."),
     draft: str = typer.Option("none", help="Which tokens to guess: residents of the room `draft`, joined by +."),
     attend: str = typer.Option("dense", help="What generated tokens read: a resident of the room `attend` (lossy but for dense)."),
+    rope_scaling: str = typer.Option("", help="A context beyond the model's own: yarn:factor=4, ntk, linear, or none (with dualchunk or stream)."),
     step_tokens: int = typer.Option(2048, min=1, help="Most tokens in one step."),
     max_waiting: int = typer.Option(1024, min=1, help="Requests that may wait before new ones get 429."),
     progress_deadline: float = typer.Option(10.0, min=1.0, help="Seconds without progress after which the engine process is replaced."),
@@ -58,7 +59,7 @@ def serve(
     spec = EngineSpec(
         model=path or model or EngineSpec.model, name=served_model_name[0] if served_model_name else None, weights=weights,
         kv_memory=kv_memory or None, kv_format=kv, context=context or None, threads=threads or None, chat_template=chat_template or None,
-        sched=sched, evict=evict, draft=draft, attend=attend, step_tokens=step_tokens, accept_licence=accept_licence,
+        sched=sched, evict=evict, draft=draft, attend=attend, rope_scaling=rope_scaling, step_tokens=step_tokens, accept_licence=accept_licence,
     )
     settings = ServeSettings(
         host=host, port=port, api_keys=(*api_key, *read_keys(api_key_file)), max_body=max_body * 2**20, max_waiting=max_waiting, cors=tuple(cors),

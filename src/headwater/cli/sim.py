@@ -55,7 +55,7 @@ def run(
     leavers: float = typer.Option(0.0, "--leavers", min=0.0, max=1.0, help="Share of clients that leave at a random time."),
     ttft: float = typer.Option(2.0, "--ttft", help="Objective: seconds to the first token."),
     tpot: float = typer.Option(0.2, "--tpot", help="Objective: mean seconds per further token."),
-    seed: int = typer.Option(0, "--seed", help="For made-up arrivals and leavers."),
+    seed: int = typer.Option(0, "--seed", min=0, help="For made-up arrivals and leavers."),
     check: bool = typer.Option(False, "--check", help="Recount every reference after every step."),
     json: Path = JSON,
     plot: Path = PLOT,
@@ -67,6 +67,7 @@ def run(
     from headwater.sim.run import Machine, Run, check_fits
     from headwater.sim.traces import poisson
 
+    report.check_outputs(json, plot)
     arrivals = poisson(limit or 1000, rate, prompt, output, seed, shared, bursts) if generate else _trace(trace)
     arrivals = arrivals.part(limit, start, seconds).scaled(scale, stretch)
     machine = Machine(memory, context, fit=Fit.load(cost) if cost else None, speed=speed, block=block)
@@ -114,6 +115,7 @@ def cache(
     from headwater.sim import report
     from headwater.sim.cache import curve, distinct_blocks, replay
 
+    report.check_outputs(json, plot)
     try:
         parts = [float(x) for x in shares.split(",")]
     except ValueError:
@@ -160,7 +162,7 @@ def fit(
 def storm(
     requests: int = typer.Option(5000, "--requests", min=1, help="Requests in all."),
     per: int = typer.Option(500, "--per", min=1, help="Requests per seed."),
-    seed: int = typer.Option(None, "--seed", help="First seed; without it a new one."),
+    seed: int = typer.Option(None, "--seed", min=0, help="First seed; without it a new one."),
     sched: str = typer.Option(None, "--sched", help="Only this resident (default: drawn from the seed)."),
     evict: str = typer.Option(None, "--evict", help="Only this resident."),
     shape: str = typer.Option(None, "--shape", help="Only this cache shape: full, two-full, window, window-only, hybrid, recurrent, all-kinds."),
@@ -175,6 +177,7 @@ def storm(
     from headwater.sim import report
     from headwater.sim.storm import SPECS, Storm, StormError
 
+    report.check_outputs(json, None)
     if shape is not None and shape not in SPECS:
         raise UserInputError(f"--shape {shape}: one of {', '.join(SPECS)}", field="shape")
     first = secrets.randbits(40) if seed is None else seed
@@ -187,7 +190,9 @@ def storm(
             update(i + 1, total)
     except StormError as e:
         close()
-        again = f"headwater sim storm --seed {first + len(done)} --requests {per} --per {per}"
+        size = min(per, requests - len(done) * per)                 # a storm is its seed, its size and what was fixed
+        fixed = "".join(f" --{name} {value}" for name, value in (("sched", sched), ("evict", evict), ("shape", shape)) if value is not None)
+        again = f"headwater sim storm --seed {first + len(done)} --requests {size} --per {size}{fixed}"
         typer.echo(f"storm broke after {len(done)} seeds: {e}\nreplay: {again}", err=True)
         raise typer.Exit(1) from None
     finally:
@@ -214,7 +219,7 @@ def agents(
     memory: int = typer.Option(200_000, "--memory", min=1000, help="Tokens of KV memory."),
     shape: str = typer.Option("full", "--shape", help="Cache shape: full, two-full, window, window-only, hybrid, recurrent, all-kinds."),
     evict: str = typer.Option("lru", "--evict", help="Which cached block leaves."),
-    seed: int = typer.Option(0, "--seed", help="For the sessions."),
+    seed: int = typer.Option(0, "--seed", min=0, help="For the sessions."),
 ) -> None:
     """Agent sessions over the toy memory: what each turn had to compute again, and why, beside what was computed."""
     from headwater.core.errors import UserInputError
@@ -241,6 +246,7 @@ def overhead(rows: str = typer.Option("1,8,32,64,128,256", "--rows", help="Row c
     from headwater.sim import report
     from headwater.sim.overhead import measure
 
+    report.check_outputs(json, None)
     try:
         counts = [int(r) for r in rows.split(",")]
     except ValueError:
@@ -274,6 +280,8 @@ def truth(
     from headwater.sim import report
     from headwater.sim import truth as check
 
+    report.check_outputs(json, None)
+    report.check_outputs(out, None)
     try:
         shares = [float(x) for x in loads.split(",")]
     except ValueError:

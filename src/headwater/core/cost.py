@@ -23,7 +23,16 @@ def features(plan: StepPlan) -> StepFeatures:
     context = plan.n_done * n + n * (n + 1) // 2                    # positions read by the new tokens, themselves included
     sampled = (plan.want & _SAMPLE) != 0
     reads = int((plan.n_guess[sampled] + 1).sum()) + int(np.count_nonzero(plan.want & _READ))
-    return StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()), int((plan.n_done + n).sum()))
+    f = StepFeatures(plan.n_tokens, len(plan.rows), reads, int(context.sum()), int(plan.n_guess.sum()), int((plan.n_done + n).sum()))
+    return f if plan.branches is None else with_branches(f, plan.n_done[plan.branches.row], np.diff(plan.branches.ids.start))
+
+
+def with_branches(f: StepFeatures, done: np.ndarray, guesses: np.ndarray) -> StepFeatures:
+    """Branches beside the chains of a step: each is a row that begins `done` tokens in and repeats the last sure token before its guesses."""
+    n, done = guesses.astype(np.int64) + 1, done.astype(np.int64)
+    total = int(n.sum())
+    return StepFeatures(f.tokens + total, f.rows + len(n), f.reads + total, f.kv_positions + int((n * done + n * (n + 1) // 2).sum()),
+                        f.guesses + int(guesses.sum()), f.kv_held + int((n + done).sum()))
 
 
 def columns(f: StepFeatures) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headwater.core.kvspec import BLOCK_TOKENS
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadResult, ReadSpec, TokenLogprobs
 
@@ -27,6 +28,31 @@ class Ragged(NamedTuple):
         np.cumsum([len(p) for p in parts], out=start[1:])
         flat = np.concatenate(parts).astype(np.int32, copy=False) if parts else np.zeros(0, np.int32)
         return Ragged(flat, start)
+
+
+MOST_GUESSES = 32                 # per row and step, of a chain and of each branch beside it
+MOST_BRANCHES = 8                 # per step, of all rows
+BRANCH_BLOCKS = 1 + -(-MOST_GUESSES // BLOCK_TOKENS)               # that a branch may touch, wherever in a block it begins
+
+
+class Branches(NamedTuple):
+    """Other ways on beside the chains of a step. row: int32[k], index of the row among those of the step; ids row j: the guesses of branch j, from
+    behind the row's last sure token on; at least one, at most as many as the row's chain has."""
+
+    row: np.ndarray
+    ids: Ragged
+
+    @staticmethod
+    def of(parts: list[tuple[int, np.ndarray]]) -> Branches | None:
+        """From (row, ids) pairs; None of nothing."""
+        return Branches(np.array([r for r, _ in parts], np.int32), Ragged.of([ids for _, ids in parts])) if parts else None
+
+
+class Guesses(NamedTuple):
+    """What a step guesses: a chain per row, and branches beside them."""
+
+    chains: Ragged
+    branches: Branches | None = None
 
 
 class Want(IntFlag):
@@ -65,6 +91,7 @@ class StepPlan:
     The last n_guess[i] of them are drafts to verify. new_blocks: per group, blocks appended to each row's table this step;
     trims: per group (row, block index) pairs whose table entry becomes -1. copies: int32[k, 3] of (group, from block, to block),
     done before anything is computed. state_in/state_out: recurrent slots per row (-1 = zeros / none).
+    branches: further guesses for rows that have a chain; the path that holds longest counts, the chain on ties.
     Order in the worker: leaves, joins, trims, new_blocks, copies, compute, state_copies; a row index that leaves may join again in the same plan.
     """
 
@@ -83,6 +110,7 @@ class StepPlan:
     state_in: np.ndarray | None = None               # int32[R]
     state_out: np.ndarray | None = None              # int32[R]
     state_copies: np.ndarray | None = None           # int32[k, 2] (from slot, to slot), done after the step: checkpoints
+    branches: Branches | None = None
 
     @property
     def n_tokens(self) -> int:
@@ -105,10 +133,11 @@ class StepFeatures:
 @dataclass(slots=True)
 class StepResult:
     """tokens: per plan row what was drawn (accepted drafts plus one; empty while a prompt is unfinished). n_ok: int32[R], computed tokens whose
-    state is valid (n_new minus rejected guesses). reads, logprobs: by plan row index. failed: plan row index -> reason; a bad row fails alone.
+    state is valid (n_new minus refused guesses; of a branch that held longer than the chain, its own). branch: plan row index -> that branch.
+    reads, logprobs: by plan row index. failed: plan row index -> reason; a bad row fails alone.
 
     forced: plan row index -> ids that the row's grammar wants next (guesses like any other: they are checked against the masked draw).
-    rollback_seconds: spent on running accepted guesses again from states kept aside, part of `seconds`."""
+    rollback_seconds: spent on what refused guesses leave behind: recurrent states that take in what held, blocks of a branch; part of `seconds`."""
 
     step: int
     tokens: Ragged
@@ -119,3 +148,4 @@ class StepResult:
     seconds: float = 0.0
     forced: dict[int, np.ndarray] = field(default_factory=dict)
     rollback_seconds: float = 0.0
+    branch: dict[int, int] = field(default_factory=dict)

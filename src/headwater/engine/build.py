@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.engine.engine import Engine
     from headwater.engine.front import Front
     from headwater.engine.health import Deadlines
+    from headwater.kernels.pattern import PatternSpec
     from headwater.kernels.select import SelectSpec
     from headwater.model.config import ModelConfig
     from headwater.model.load.loader import Model
@@ -47,6 +48,7 @@ class EngineSpec:
 
     model: catalog name, .gguf file, folder, `hf:ORG/REPO[:FILE]`, or `echo`. name: what clients call it (None = from the model).
     weights: `as-is`, `q8`, `q4`. kv_memory: bytes or `4G`. kv_format: of `CACHE_FORMATS`. context, threads: None = the model's, the machine's.
+    rope_scaling: `yarn:factor=4` and the like, for a context beyond the model's own.
     chat_template: a file that replaces the model's own. sched, evict, draft, attend: residents. step_tokens: most tokens in one step.
     backend: `auto`, `native` or `reference` (numpy; slow).
     """
@@ -57,6 +59,7 @@ class EngineSpec:
     kv_memory: int | str | None = None
     kv_format: str = "f16"
     context: int | None = None
+    rope_scaling: str = ""
     threads: int | None = None
     chat_template: str | None = None
     sched: str = "fcfs"
@@ -86,7 +89,7 @@ def load(spec: EngineSpec, progress: Progress | None = None, text: TextModel | N
     from headwater.model.load.loader import load_source, open_source
 
     _set_threads(spec)
-    with open_source(_paths(spec)) as source, ThreadPoolExecutor(1, "load") as loader:
+    with open_source(_paths(spec), spec.rope_scaling) as source, ThreadPoolExecutor(1, "load") as loader:
         loading = loader.submit(load_source, source, spec.weights, progress, spec.kv_format)
         # while weights are read and re-encoded natively, Python has the tokenizer to build and the engine to import
         text = text or _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
@@ -136,7 +139,7 @@ def load_text(spec: EngineSpec) -> TextModel:
         return _echo_text(spec)
     from headwater.model.load.loader import open_source
 
-    with open_source(_paths(spec)) as source:
+    with open_source(_paths(spec), spec.rope_scaling) as source:
         return _text(spec, _tokenizer(source.tokenizer), source.generation, _name(spec, source.config.name), source.config)
 
 
@@ -194,13 +197,13 @@ def survey(spec: EngineSpec) -> Survey:
     from headwater.model.load.loader import open_source, plan_model
 
     paths = _paths(spec)
-    plan = plan_model(paths, spec.weights, spec.kv_format)
-    with open_source(paths) as source:
+    plan = plan_model(paths, spec.weights, spec.kv_format, spec.rope_scaling)
+    with open_source(paths, spec.rope_scaling) as source:
         config = source.config
     context = context_of(spec, config.context)
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
-    select = build_attend(spec.attend, plan.kv)
+    select = build_attend(spec.attend, plan.kv, config.heads)
     kvspec = with_index(plan.kv, select)
     kv = plan_kv(spec, kvspec, context, plan.weights + plan.vectors + scratch)
     tokenizer = TOKENIZER_BYTES * config.vocab
@@ -268,7 +271,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     from headwater.worker.model_forward import ModelForward
 
     context = context_of(spec, model.config.context)
-    select = build_attend(spec.attend, model.kvspec)
+    select = build_attend(spec.attend, model.kvspec, model.config.heads)
     kvspec = with_index(model.kvspec, select)
     memory = plan_kv(spec, kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
@@ -279,18 +282,26 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
     return _engine(spec, forward, text)
 
 
-def build_attend(spec: str, kv: KVSpec) -> SelectSpec | None:
-    """What a resident of the room `attend` asks of the kernels; None = everything is read. Raises UserInputError for models that it cannot serve."""
-    select: SelectSpec | None = registry.build("attend", spec).selection()
-    if select is not None and not select.everywhere and not kv.can_cut:
+def build_attend(spec: str, kv: KVSpec, heads: int) -> SelectSpec | PatternSpec | None:
+    """What a resident of the room `attend` asks of the kernels; None = everything is read. heads: query heads of the model.
+
+    Raises UserInputError for models that it cannot serve.
+    """
+    from headwater.kernels.pattern import PatternSpec
+
+    select: SelectSpec | PatternSpec | None = registry.build("attend", spec).selection()
+    everywhere = select is not None and not isinstance(select, PatternSpec) and select.everywhere
+    if select is not None and not everywhere and not kv.can_cut:
         raise UserInputError(f"--attend {spec}: this model has sliding windows or recurrent states; only dense is served for it", "attend")
-    if select is not None and not select.everywhere and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
+    if isinstance(select, PatternSpec):
+        return replace(select, group=heads // kv.groups[0].kv_heads)
+    if select is not None and not everywhere and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
         raise UserInputError(f"--attend {spec}: the model's heads are {kv.groups[0].head_dim} wide; a multiple of {BLOCK_TOKENS} is needed", "attend")
     return select
 
 
-def with_index(kv: KVSpec, select: SelectSpec | None) -> KVSpec:
-    """The spec with the bytes of the selection's index counted."""
+def with_index(kv: KVSpec, select: SelectSpec | PatternSpec | None) -> KVSpec:
+    """The spec with the bytes of the selection's index, or of the pattern's samples, counted."""
 
     def counted(g: CacheGroup) -> CacheGroup:
         if select is None or g.kind != "full":

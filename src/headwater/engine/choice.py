@@ -70,7 +70,7 @@ class Choice:
         usage.completion += len(ids)
         if out.draft is not None:
             usage.drafts = usage.drafts or DraftCounts()
-            usage.drafts.add(out.draft.drafted, out.draft.accepted, len(ids), out.draft.source)
+            usage.drafts.add(out.draft, len(ids))
         finish: FinishReason | None = out.finish
         reason: int | str | None = None
         if found is not None:

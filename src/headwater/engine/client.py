@@ -37,7 +37,7 @@ class EngineInfo:
 @dataclass(slots=True)
 class DraftSeconds:
     """verify: seconds of the steps that checked drafts; plain: what the cost model says the same steps take without them (verify / plain is the
-    verify cost v); rollback: seconds spent on running accepted guesses again from recurrent states kept aside, part of `verify`; hidden: what
+    verify cost v); rollback: seconds spent on going back behind refused guesses, part of `verify`; hidden: what
     self-drafts beside their parents cost, as priced."""
 
     verify: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import socket
 import subprocess
@@ -126,7 +127,9 @@ class ProcessClient:
         ours, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-m", "headwater.engine.child", str(theirs.fileno()), self._log_format]
-            child = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            # one heap for all threads: those of the C library, one a thread, each keep what grammars that are long gone once took
+            env = {"MALLOC_ARENA_MAX": "1", **os.environ}
+            child = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=env)
         wire = Wire(ours)
         wire.send("spec", self._spec)
         return wire, child

@@ -19,7 +19,8 @@ class StepLog:
     """The last `size` steps. `records()` gives them oldest first as an array of RECORD (seconds; kv_positions summed over new tokens)."""
 
     def __init__(self, size: int = 4096) -> None:
-        self._ring = np.zeros(size, RECORD)
+        self._ring = np.empty(size, RECORD)
+        self._ring.fill(0)                                          # its memory is taken now, not while a server has run for an hour
         self.count = 0
 
     def add(self, step: int, at: float, f: StepFeatures, accepted: int, plan: float, run: float, apply: float) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from headwater.core.events import Event, MaskReady
-from headwater.engine.client import Deliver, EngineInfo, EngineLostError, EngineStats, Grammar, Lost
+from headwater.engine.client import GRAMMAR_FIELD, Deliver, EngineInfo, EngineLostError, EngineStats, Grammar, Lost
+from headwater.engine.compilers import Compilers
 from headwater.engine.engine import Engine
 
 log = logging.getLogger("headwater.engine")
@@ -28,7 +28,7 @@ class ThreadClient:
         self._busy = False
         self._busy_since = 0.0
         self._thread: threading.Thread | None = None
-        self._compiler = ThreadPoolExecutor(1, thread_name_prefix="headwater-grammar")
+        self._compilers = Compilers()
 
     def start(self, deliver: Deliver, lost: Lost) -> None:
         engine = self._engine = self._make()
@@ -49,13 +49,17 @@ class ThreadClient:
             raise EngineLostError("the engine has not started")
 
         def work() -> None:
-            error = engine.add_grammar(mask, grammar)
+            try:
+                error = engine.add_grammar(mask, grammar)
+            except Exception as e:                                  # without a word from here, the request would wait for ever
+                log.exception("the grammar of %s could not be compiled", mask)
+                error = f"{GRAMMAR_FIELD}: cannot be compiled ({type(e).__name__})"
             try:
                 self.send(MaskReady(mask, error))
             except EngineLostError:
                 log.debug("grammar of %s was ready after the engine was gone", mask)
 
-        self._compiler.submit(work)
+        self._compilers.submit(repr(grammar), work)
 
     def check(self) -> None:
         if self._dead is not None or self._engine is None:
@@ -77,7 +81,7 @@ class ThreadClient:
             self._wake.notify()
         if self._thread is not None:
             self._thread.join(timeout=60)
-        self._compiler.shutdown(wait=False, cancel_futures=True)
+        self._compilers.close()
 
     def _run(self, engine: Engine, deliver: Deliver, lost: Lost) -> None:
         try:

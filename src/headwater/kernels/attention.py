@@ -9,19 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.kernels import native
+from headwater.kernels.kv_formats import NUMBERS as FORMATS
 from headwater.kernels.ops import Attend, Rope
+from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import KVArrays, Step
 from headwater.kernels.select import Selection
 
-FORMATS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3}     # numbers of csrc/attend/attend.h
-
 
 def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarray, v: np.ndarray, *,
-           out: np.ndarray | None = None, lse: np.ndarray | None = None, selection: Selection | None = None) -> np.ndarray:
+           out: np.ndarray | None = None, lse: np.ndarray | None = None, selection: Selection | Pattern | None = None) -> np.ndarray:
     """Write k, v f32[n, kv_heads · head_dim] to the cache, rounded to its format, then attend with q f32[n, heads · head_dim].
 
     Returns out f32[n, heads · head_dim]; lse f32[n, heads], if given, receives the natural log-sum-exp of the scores.
-    selection: which queries read only part of the cache (then no lse).
+    selection: which queries read only part of the cache (a Selection gives no lse).
     Rows of q, k, v and out may be columns of wider arrays. The positions of a row must be consecutive.
     ValueError: a table lacks a block that a query may see, or shapes do not fit.
     """

@@ -34,6 +34,13 @@ class TokenHistory:
         match, length = self._impl.find(tail[-LONGEST:], out)
         return out[:length], match
 
+    def occurrences(self, tail: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """-> (int32[k, most], what followed each of the occurrences that `find` looks at, newest first, padded with -1; int32[k], how many tokens
+        agreed there). Something follows each."""
+        out, matches = np.empty((LINKS, most), np.int32), np.empty(LINKS, np.int32)
+        n = self._impl.occurrences(tail[-LONGEST:], out, matches)
+        return out[:n], matches[:n]
+
     @property
     def size(self) -> int:
         return int(self._impl.size)
@@ -73,23 +80,36 @@ class ReferenceHistory:
                 self._places.setdefault(tuple(self._tokens[-ANCHOR:]), []).append(self._end - 1)
 
     def find(self, tail: np.ndarray, out: np.ndarray) -> tuple[int, int]:
-        t, first = tail.tolist(), self._first
-        if len(t) < ANCHOR or not len(out):
-            return 0, 0
-        best, at = 0, -1
-        for p in reversed(self._places.get(tuple(t[-ANCHOR:]), ())[-LINKS:]):
-            if p - ANCHOR + 1 < first:
+        found = self._matches(tail.tolist()) if len(out) else []
+        at, match = max(found, key=lambda f: f[1], default=(-1, 0))     # of equal ones the first is the newest
+        return match, self._copy(at, out) if at >= 0 else 0
+
+    def occurrences(self, tail: np.ndarray, out: np.ndarray, matches: np.ndarray) -> int:
+        found = self._matches(tail.tolist())
+        for i, (at, match) in enumerate(found):
+            out[i, self._copy(at, out[i]) :] = -1
+            matches[i] = match
+        return len(found)
+
+    def _matches(self, t: list[int]) -> list[tuple[int, int]]:
+        """(position behind it, tokens that agree) of each occurrence that something follows, newest first."""
+        found = []
+        for p in reversed(self._places.get(tuple(t[-ANCHOR:]), ())[-LINKS:]) if len(t) >= ANCHOR else ():
+            if p - ANCHOR + 1 < self._first:
                 break
             match = 0
-            while match < len(t) and p - match >= first and self._tokens[p - match] == t[-1 - match]:
+            while match < len(t) and p - match >= self._first and self._tokens[p - match] == t[-1 - match]:
                 match += 1
-            if match > best and p + 1 < self._end and self._tokens[p + 1] >= 0:
-                best, at = match, p + 1
+            if p + 1 < self._end and self._tokens[p + 1] >= 0:
+                found.append((p + 1, match))
+        return found
+
+    def _copy(self, at: int, out: np.ndarray) -> int:
         n = 0
-        while at >= 0 and n < len(out) and at + n < self._end and self._tokens[at + n] >= 0:
+        while n < len(out) and at + n < self._end and self._tokens[at + n] >= 0:
             out[n] = self._tokens[at + n]
             n += 1
-        return best, n
+        return n
 
     @property
     def size(self) -> int:

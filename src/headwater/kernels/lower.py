@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from headwater.kernels.kv_formats import NUMBERS as KV_FORMATS
 from headwater.kernels.native import SPAN
-from headwater.kernels.program import KVArrays, Op, Program, Rows, StateArrays, Step
+from headwater.kernels.pattern import Pattern
+from headwater.kernels.program import KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 
-KV_FORMATS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3}          # numbers of csrc/attend/attend.h
 BLOCK_SUM_BYTES = 36                       # sizeof(BlockSums) in csrc/linear/quant.h
 SINGLE_USE_OUTPUTS = ("linear",)           # producers whose output an `add` may take over
 
@@ -54,7 +55,9 @@ class NativeProgram:
         """Seconds by kind of operation since the last call."""
         return dict(self._native.take_seconds())
 
-    def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | None = None) -> np.ndarray:
+    def run(
+        self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | Pattern | None = None,
+    ) -> np.ndarray:
         """-> float32[n_reads, dim]. One native call; keys, values and states of the step are written. selection: who reads only part of the cache.
 
         Raises ValueError when the step does not fit the model or the cache.
@@ -66,7 +69,11 @@ class NativeProgram:
         return self._native.run(
             _ints(step.tokens), _ints(step.positions), _ints(step.row_start), _ints(step.reads),
             None if step.state_in is None else _ints(step.state_in), None if step.state_out is None else _ints(step.state_out),
-            groups, {} if states is None else states.arrays, selection)
+            groups, {} if states is None else states.arrays, selection, None if step.keep is None else _ints(step.keep))
+
+    def replay(self, rows: Replay, states: StateArrays) -> None:
+        """Recurrent layers take in the first tokens of kept rows: the bits of running them again, and no weight is read."""
+        self._native.replay(_ints(rows.which), _ints(rows.counts), _ints(rows.state_in), _ints(rows.state_out), states.arrays)
 
 
 def _ints(a: np.ndarray) -> np.ndarray:

@@ -86,7 +86,8 @@ class Step:
 
     tokens, positions: int32[n]; row_start: int32[rows + 1]; reads: int32[n_reads], indices into the n tokens.
     tables: per cache group int32[rows, width]; tables[g][r, p // 16] is the block of position p, -1 where nothing is kept.
-    state_in, state_out: int32[rows], slots of recurrent state to read (-1 = zeros) and to write.
+    state_in, state_out: int32[rows], slots of recurrent state to read (-1 = zeros) and to write (-1 = none: the row's state stays what it was).
+    keep: int32[k], rows whose recurrent layers' inputs stay until the next run, for `replay`.
     border: int32[rows], the position from which on a row's queries may read selectively (its prompt's length).
     """
 
@@ -98,6 +99,18 @@ class Step:
     state_in: np.ndarray | None = None
     state_out: np.ndarray | None = None
     border: np.ndarray | None = None
+    keep: np.ndarray | None = None
+
+
+@dataclass(slots=True)
+class Replay:
+    """Rows kept by the last run, each at most once: which int32[n], their index in its `keep`; counts int32[n], how many of their tokens their state
+    takes in; state_in, state_out int32[n], slots to start from (-1 = zeros) and to write."""
+
+    which: np.ndarray
+    counts: np.ndarray
+    state_in: np.ndarray
+    state_out: np.ndarray
 
 
 @dataclass(slots=True)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from headwater.kernels import reference_attention, reference_select
-from headwater.kernels.ops import GatedDelta
-from headwater.kernels.program import Head, KVArrays, Op, Program, Rows, StateArrays, Step
+from headwater.kernels import reference_attention, reference_pattern, reference_select
+from headwater.kernels.ops import Attend, GatedDelta
+from headwater.kernels.pattern import Pattern
+from headwater.kernels.program import Head, KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 from headwater.kernels.weights import Part, Weight
 
@@ -223,22 +224,43 @@ def logits(hidden: np.ndarray, head: Head, mode: str = "float") -> np.ndarray:
     return softcap(linear(hidden, head.weight, mode=mode), head.scale, head.softcap)
 
 
+RECURRENT = ("short_conv", "gated_delta")
+
+
 class ReferenceProgram:
     """A program run by the definitions above; the same interface as lower.NativeProgram."""
 
     def __init__(self, program: Program, mode: str = "float") -> None:
         self.program = program
         self.mode = mode
+        self._kept: list[list[tuple[Op, list[np.ndarray]]]] = []    # by kept row: recurrent operations and their inputs
 
-    def run(self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | None = None) -> np.ndarray:
+    def run(
+        self, step: Step, kv: list[KVArrays], states: StateArrays | None = None, selection: Selection | Pattern | None = None,
+    ) -> np.ndarray:
         """-> float32[n_reads, dim]; keys, values and states of the step are written."""
-        return run(self.program, step, kv, states, self.mode, selection)
+        self._kept = [[] for _ in range(0 if step.keep is None else len(step.keep))]
+        return run(self.program, step, kv, states, self.mode, selection, self._kept)
+
+    def replay(self, rows: Replay, states: StateArrays) -> None:
+        """Recurrent layers take in the first tokens of kept rows."""
+        for r, n, source, target in zip(rows.which.tolist(), rows.counts.tolist(), rows.state_in, rows.state_out, strict=True):
+            one = Step(np.zeros(n, np.int32), np.zeros(n, np.int32), np.array([0, n], np.int32), np.zeros(0, np.int32), [],
+                       np.array([source], np.int32), np.array([target], np.int32))
+            for op, inputs in self._kept[r]:
+                _OPS[op.kind](op, [x[:n] for x in inputs], one, [], states, self.mode)
 
 
 def run(
-    program: Program, step: Step, kv: list[KVArrays], states: StateArrays | None = None, mode: str = "float", selection: Selection | None = None,
+    program: Program, step: Step, kv: list[KVArrays], states: StateArrays | None = None, mode: str = "float",
+    selection: Selection | Pattern | None = None, kept: list[list[tuple[Op, list[np.ndarray]]]] | None = None,
+    watch: Callable[[Attend, np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> np.ndarray:
-    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache."""
+    """Replay a program over one step -> float32[n_reads, dim]. selection: queries that read only part of the cache.
+
+    kept: per row of `step.keep`, receives its recurrent operations with their inputs. watch: called for every attention instead of it with
+    (what it reads, q, k, v) as `reference_attention.attend` takes them.
+    """
     buffers: dict[int, np.ndarray] = {}
 
     def value(x: Rows) -> np.ndarray:
@@ -246,9 +268,20 @@ def run(
 
     for op in program.ops:
         inputs = [value(x) for x in op.inputs]
+        if kept and step.keep is not None and op.kind in RECURRENT:
+            for into, r in zip(kept, step.keep.tolist(), strict=True):
+                into.append((op, [x[step.row_start[r] : step.row_start[r + 1]] for x in inputs]))
+        if op.kind == "attend" and watch is not None:
+            buffers[op.output] = np.asarray(watch(op.attrs["spec"], *inputs), np.float32)
+            continue
         if op.kind == "attend" and selection is not None and op.attrs["spec"].group == selection.group:
             q, k, v = inputs
-            buffers[op.output] = reference_select.attend(step, kv[selection.group], op.attrs["spec"], q, k, v, selection).astype(np.float32)
+            cache, spec = kv[selection.group], op.attrs["spec"]
+            if isinstance(selection, Pattern):
+                part = reference_pattern.attend(step, cache, spec, q, k, v, selection)
+            else:
+                part = reference_select.attend(step, cache, spec, q, k, v, selection)
+            buffers[op.output] = part.astype(np.float32)
             continue
         buffers[op.output] = np.asarray(_OPS[op.kind](op, inputs, step, kv, states, mode), np.float32)
     assert program.hidden is not None
@@ -271,7 +304,8 @@ def _by_row(step: Step, states: StateArrays | None, name: str, layer: int, one: 
     for r, (a, b) in enumerate(zip(step.row_start[:-1], step.row_start[1:], strict=True)):
         before = np.zeros_like(slots[0]) if step.state_in[r] < 0 else slots[step.state_in[r]]
         y, after = one(slice(int(a), int(b)), before)
-        slots[step.state_out[r]] = after
+        if step.state_out[r] >= 0:
+            slots[step.state_out[r]] = after
         outs.append(y)
     return np.concatenate(outs)
 

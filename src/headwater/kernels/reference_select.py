@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.kernels.ops import Attend
+from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, CHUNK_TOKENS, KVArrays, Step
 from headwater.kernels.reference_attention import attend as attend_densely
-from headwater.kernels.reference_attention import gather_kv
-from headwater.kernels.select import BLASST, QUEST, WINDOW, Selection, SelectSpec
+from headwater.kernels.reference_attention import gather_kv, rope
+from headwater.kernels.select import BLASST, DUAL_CHUNK, TREE, WINDOW, Selection, SelectSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,33 @@ def select_one(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.nda
     if spec.kind == WINDOW:
         start = max(n - spec.local, min(spec.sinks, n))
         parts = [_exact(q, keys[: min(spec.sinks, n)], values[: min(spec.sinks, n)]), _exact(q, keys[start:], values[start:])]
-    elif spec.kind == QUEST:
-        parts = [_quest(spec, q, keys[:end], values[:end])] if end else []
-        parts.append(_exact(q, keys[end:], values[end:]))
+    elif spec.paged:
+        at = np.concatenate([(_tree if spec.kind == TREE else _quest)(spec, q, keys[:end]) if end else np.zeros(0, int), np.arange(end, n)])
+        parts = [_exact(q, keys[at], values[at])]
     else:
         parts = [*(_wave(spec, q, keys[:end], values[:end]) if end else []), _exact(q, keys[end:], values[end:])]
     scores = np.concatenate([s for s, _ in parts], axis=1)
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return weights @ np.concatenate([v for _, v in parts]) / weights.sum(1, keepdims=True)
+
+
+def _moved(selection: Selection, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Keys before the near ones are seen from other positions: chunk by chunk as if the chunk came right before the last trained position
+    (2402.17463), or the sinks from the end of a cache that holds nothing but them and the window (2309.17453)."""
+    spec, position = selection.spec, len(keys) - 1
+    turn = Rope(selection.inv_freq, selection.interleaved)
+    near = spec.near_from(position)
+    scores = np.full((len(q), len(keys)), -np.inf)
+    scores[:, near:] = q @ keys[near:].T
+    if spec.kind == DUAL_CHUNK:
+        far = [(first, first + spec.segment, first + spec.trained - 1) for first in range(0, near, spec.segment)]
+    else:
+        far = [(0, min(spec.sinks, near), min(position, spec.sinks + spec.local - 1))]
+    for first, last, seen_from in far:
+        moved = rope(q.reshape(1, -1), np.array([seen_from - position]), q.shape[1], turn).reshape(q.shape)
+        scores[:, first:last] = moved @ keys[first:last].T
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    return weights @ values / weights.sum(1, keepdims=True)
 
 
 def _blasst(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -106,30 +125,92 @@ def _blasst(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarra
     return weights @ values / weights.sum(1, keepdims=True)
 
 
-def _quest(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _quest(spec: SelectSpec, q: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Positions that are read of the indexed ones."""
     pages = keys.reshape(-1, BLOCK_TOKENS, keys.shape[1])
     low, high = pages.min(1), pages.max(1)
     bounds = np.maximum(q[:, None] * low, q[:, None] * high).sum(2)
     forced = np.arange(len(pages)) < -(-spec.sinks // BLOCK_TOKENS)
     read = ranked(bounds, ~forced)[: max(1, round(spec.retrieve * len(pages)))]
-    chosen = np.sort(np.concatenate([np.flatnonzero(forced), read]))
-    at = (chosen[:, None] * BLOCK_TOKENS + np.arange(BLOCK_TOKENS)).ravel()
-    return _exact(q, keys[at], values[at])
+    return _of_pages(np.concatenate([np.flatnonzero(forced), read]))
 
 
-def _wave(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    segments = [
+def _of_pages(pages: np.ndarray) -> np.ndarray:
+    return (np.sort(pages)[:, None] * BLOCK_TOKENS + np.arange(BLOCK_TOKENS)).ravel()
+
+
+def _tree(spec: SelectSpec, q: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Positions that are read of the indexed ones: a beam search from the finest level of at most 2 · beam nodes to the pages."""
+    counts = [len(keys) // spec.segment * c for c in spec.levels()]
+    level = next((i for i, c in enumerate(counts) if c <= 2 * spec.beam), len(counts) - 1)
+    forced = np.arange(-(-spec.sinks // BLOCK_TOKENS))
+    nodes = np.arange(counts[level])
+    while True:
+        width = BLOCK_TOKENS * spec.fanout**level
+        scores = np.stack([_node_score(spec, q, keys, n * width, (n + 1) * width, len(forced) * BLOCK_TOKENS) for n in nodes], axis=1)
+        if level == 0:
+            read = nodes[ranked(scores, ~np.isin(nodes, forced))[: max(1, round(spec.retrieve * counts[0]))]]
+            return _of_pages(np.concatenate([forced, read]))
+        best = np.sort(nodes[ranked(scores, np.ones(len(nodes), bool))[: spec.beam]])
+        nodes = (best[:, None] * spec.fanout + np.arange(spec.fanout)).ravel()
+        level -= 1
+
+
+def _node_score(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, first: int, last: int, always: int) -> np.ndarray:
+    """float64[group]: what the keys [first, last) may be worth; those before `always` do not count unless there are no others."""
+    x = keys[max(first, always) : last] if always < last else keys[first:last]
+    if not spec.mass:
+        return np.maximum(q * x.min(0), q * x.max(0)).sum(1)
+    mean, variance = (stored.astype(np.float16).astype(np.float64) for stored in (x.mean(0), np.minimum(x.var(0), 65504)))    # as an index keeps them
+    return q @ mean + 0.5 * q**2 @ variance
+
+
+def clusters_of(spec: SelectSpec, keys: np.ndarray, values: np.ndarray) -> list[Clusters]:
+    """Every segment of keys, values [segments · segment, head_dim], each alone."""
+    return [
         cluster(keys[s : s + spec.segment], values[s : s + spec.segment], max(0, spec.sinks - s), spec.vectors, spec.iterations)
         for s in range(0, len(keys), spec.segment)
     ]
-    centroids, means = (np.concatenate([getattr(c, name) for c in segments]) for name in ("centroids", "means"))
+
+
+def read_positions(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, clusters: list[Clusters]) -> tuple[np.ndarray, np.ndarray]:
+    """Which positions the query at the end of keys [p + 1, head_dim] reads, and which it estimates: bool[p + 1] each. q as in `select_one`.
+
+    clusters: `clusters_of` the indexed keys; only WAVE looks at it.
+    """
+    n = len(keys)
+    end = spec.indexed_end(n - 1)
+    read, estimated = np.zeros(n, bool), np.zeros(n, bool)
+    if spec.kind == WINDOW:
+        read[: spec.sinks] = read[max(0, n - spec.local) :] = True
+        return read, estimated
+    read[end:] = True
+    if end and spec.paged:
+        read[(_tree if spec.kind == TREE else _quest)(spec, q, keys[:end])] = True
+    elif end:
+        members, chosen, guessed, _ = _zones(spec, q, clusters)
+        read[: spec.sinks] = True
+        read[:end] |= np.isin(members, chosen)
+        estimated[:end] = np.isin(members, guessed)
+    return read, estimated
+
+
+def _zones(spec: SelectSpec, q: np.ndarray, segments: list[Clusters]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Cluster of every position (-1: none), clusters that are read, clusters that are estimated, scores [group, clusters]."""
+    centroids = np.concatenate([c.centroids for c in segments])
     sizes = np.concatenate([c.sizes for c in segments])
-    assigned = np.concatenate([np.where(c.assigned < 0, -1, c.assigned + i * spec.vectors) for i, c in enumerate(segments)])
+    members = np.concatenate([np.where(c.assigned < 0, -1, c.assigned + i * spec.vectors) for i, c in enumerate(segments)])
     scores = q @ centroids.T + 0.5 * spec.second * q**2 @ np.concatenate([c.variances for c in segments]).T
     order = ranked(scores, sizes > 0)
     read = max(1, round(spec.retrieve * len(sizes)))
-    estimated = order[read : read + round(spec.estimate * len(sizes))]
-    at = np.flatnonzero(np.isin(assigned, order[:read]))
+    return members, order[:read], order[read : read + round(spec.estimate * len(sizes))], scores
+
+
+def _wave(spec: SelectSpec, q: np.ndarray, keys: np.ndarray, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    segments = clusters_of(spec, keys, values)
+    means, sizes = np.concatenate([c.means for c in segments]), np.concatenate([c.sizes for c in segments])
+    members, chosen, estimated, scores = _zones(spec, q, segments)
+    at = np.flatnonzero(np.isin(members, chosen))
     sinks = _exact(q, keys[: spec.sinks], values[: spec.sinks])
     return [sinks, _exact(q, keys[at], values[at]), (scores[:, estimated] + np.log(sizes[estimated]), means[estimated])]
 
@@ -149,5 +230,8 @@ def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarr
                 continue
             keys, values = gather_kv(step.tables[spec.group][row], cache, spec, 0, position + 1)
             for h in range(spec.kv_heads):
+                if selection.spec.moves:
+                    out[t, h] = _moved(selection, queries[t, h], keys[:, h], values[:, h])
+                    continue
                 out[t, h] = select_one(selection.spec, queries[t, h], keys[:, h], values[:, h])
     return out.reshape(len(step.tokens), -1)

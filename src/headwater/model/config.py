@@ -109,9 +109,12 @@ class ModelConfig:
 
         Under formats of four bits, window layers stay at eight: they are small, and the newest tokens weigh most.
         """
-        if kv_format in ("fp4", "int4") and self.head_dim % 32:
+        four_bits = kv_format.startswith(("fp4", "int4"))
+        if four_bits and self.head_dim % 32:
             raise UserInputError(f"--kv-format {kv_format}: wants heads of a multiple of 32 channels, the model's have {self.head_dim}", "kv_format")
-        windowed = "q8" if kv_format in ("fp4", "int4") else kv_format
+        if kv_format.endswith("r") and self.head_dim % 16:
+            raise UserInputError(f"--kv-format {kv_format}: wants heads of a multiple of 16 channels, the model's have {self.head_dim}", "kv_format")
+        windowed = ("q8r" if kv_format.endswith("r") else "q8") if four_bits else kv_format
         groups = tuple(
             CacheGroup("window" if w else "full", n, self.kv_heads, self.head_dim, w, windowed if w else kv_format)
             for w, n in self._group_sizes().items()

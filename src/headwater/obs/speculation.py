@@ -34,7 +34,7 @@ def drafting(s: Any, model: str) -> Iterator[Any]:
     yield counter("spec_decode_num_reached_tokens_per_pos", "Guesses at this place of a draft before which all held.", reached, "position")
     yield counter("spec_decode_num_accepted_tokens_per_pos", "Guesses that held, by place in the draft.", held, "position")
     spent: dict[tuple[str, ...], float] = {(k,): getattr(seconds, k) for k in ("verify", "plain", "rollback", "hidden")}
-    text = ("Seconds of steps that checked guesses (verify), of the same steps without, as priced (plain), of running accepted guesses again "
+    text = ("Seconds of steps that checked guesses (verify), of the same steps without, as priced (plain), of going back behind refused guesses "
             "(rollback), and of self-drafts beside their parents, as priced (hidden).")
     yield counter("spec_decode_seconds", text, spent, "kind")
     cost = seconds.verify / seconds.plain if seconds.plain else 0.0

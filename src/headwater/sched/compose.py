@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.core.plan import Ragged, RowInit, StepFeatures, StepPlan, Want
+from headwater.core.cost import with_branches
+from headwater.core.plan import Branches, Ragged, RowInit, StepFeatures, StepPlan, Want
 from headwater.kv.chain import Start
 from headwater.sched.board import Board
 from headwater.sched.seq import Seq
@@ -32,6 +33,7 @@ class StepBuilder:
     board: Board
     single: np.ndarray = field(default_factory=lambda: _NONE)       # rows with one token (plus guesses)
     guesses: Ragged | None = None
+    branches: Branches | None = None                               # beside the chains of `single`
     chunks: list[tuple[int, int]] = field(default_factory=list)     # (row, tokens)
     grown: dict[int, int] = field(default_factory=dict)             # row -> its number of blocks before this step
     joins: list[tuple[Seq, Start, int]] = field(default_factory=list)
@@ -54,14 +56,16 @@ class StepBuilder:
         self.features = self.with_chunk(int(rows.done[row]), n, int(rows.done[row] + n >= rows.known[row]))
         self.chunks.append((row, n))
 
-    def add_single(self, idx: np.ndarray, guesses: Ragged | None) -> None:
+    def add_single(self, idx: np.ndarray, guesses: Ragged | None, branches: Branches | None = None) -> None:
         rows, f = self.board.rows, self.features
         extra = np.diff(guesses.start).astype(np.int64) if guesses is not None else np.zeros(len(idx), np.int64)
         n, done = 1 + extra, rows.done[idx].astype(np.int64)
         total = int(n.sum())
         self.features = StepFeatures(f.tokens + total, f.rows + len(idx), f.reads + total, f.kv_positions + int((n * done + n * (n + 1) // 2).sum()),
                                      f.guesses + int(extra.sum()), f.kv_held + int((n + done).sum()))
-        self.single, self.guesses = idx.astype(np.int32), guesses
+        if branches is not None:
+            self.features = with_branches(self.features, done[branches.row], np.diff(branches.ids.start))
+        self.single, self.guesses, self.branches = idx.astype(np.int32), guesses, branches
 
     def grew(self, row: int, before: int) -> None:
         self.grown.setdefault(row, before)
@@ -95,7 +99,7 @@ class StepBuilder:
             if table.at(int(rows[i])).wants_read(int(n_done[i] + n_new[i])):
                 want[i] |= Want.READ
         plan = StepPlan(step, rows, n_done, n_new, n_guess, want, self._tokens(n_new), self._new_blocks(rows), self._copies(),
-                        joins=[self._join(seq, start, kept) for seq, start, kept in self.joins])
+                        joins=[self._join(seq, start, kept) for seq, start, kept in self.joins], branches=self.branches)
         plan.leaves = np.array(self.board.leaves, np.int32)
         self.board.leaves.clear()
         plan.trims = self._trims()

@@ -10,9 +10,10 @@ import numpy as np
 
 from headwater.core.drafting import DraftCounts, DraftPass
 from headwater.core.executor import CostModel
-from headwater.core.plan import Ragged, StepFeatures, StepPlan, StepResult
+from headwater.core.plan import MOST_BRANCHES, MOST_GUESSES, Branches, Guesses, Ragged, StepFeatures, StepPlan, StepResult
 from headwater.core.request import Output
 from headwater.policies.draft.api import NOTHING, Draft, Drafter, Forks, TakesForced, members
+from headwater.sched.branches import common, worthwhile
 from headwater.sched.seq import Seq
 from headwater.sched.table import Rows
 
@@ -22,7 +23,7 @@ START = 0.6                       # acceptance believed before any draft was che
 SURE = {"forced": 0.97}           # and where the source has its own reasons
 FLOOR = 0.35                      # below this acceptance of the first token a source only probes in this row
 PROBE_EVERY = 64                  # passes between two probes of a row that guesses in vain
-LONGEST = 32                      # guesses per row and pass
+BRANCH_START = 0.3                # chance believed that a branch holds where the chain does not
 NO_IDS = np.zeros(0, np.int32)
 
 
@@ -54,23 +55,31 @@ class Guesser:
         self._states: dict[int, _RowState] = {}                     # by table row
         self._names = 0
         self._by_match: dict[tuple[str, int], float] = {}           # (source, bucket) -> chance that the first guess holds, all rows
+        self._by_branch: dict[str, float] = {}                      # source -> chance that a branch holds where its chain does not, all rows
         self._passes: dict[str, DraftPass] = {}                     # of the step that is being applied, by request id
         self._forced: dict[int, tuple[Seq, np.ndarray]] = {}        # table row -> what its grammar wants next
 
-    def __call__(self, idx: np.ndarray, most: np.ndarray) -> Ragged:
-        """idx, most: int32[rows]: decoding table rows and the most guesses each may get -> guesses per row."""
+    def __call__(self, idx: np.ndarray, most: np.ndarray) -> Guesses:
+        """idx, most: int32[rows]: decoding table rows and the most guesses each may get, those of branches included -> guesses per row."""
         assert self.rows is not None
         self.forget()
         price = self._price(idx)
-        drafts = [self._draft(int(row), int(limit), price) for row, limit in zip(idx, most, strict=True)]
+        branches: list[tuple[int, np.ndarray]] = []
+        chains = [self._draft(i, int(row), int(limit), price, branches) for i, (row, limit) in enumerate(zip(idx, most, strict=True))]
         self._forced.clear()
-        return Ragged.of(drafts) if any(map(len, drafts)) else Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32))
+        if not any(map(len, chains)):
+            return Guesses(Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32)))
+        return Guesses(Ragged.of(chains), Branches.of(branches))
 
     def verified(self, plan: StepPlan, result: StepResult) -> None:
         """A step is about to be applied: count, and learn from the drafts that were checked."""
         assert self.rows is not None
         drawn = np.diff(result.tokens.start).tolist()
         self._passes.clear()
+        beside: dict[int, list[np.ndarray]] = {}
+        if plan.branches is not None:
+            for j, i in enumerate(plan.branches.row.tolist()):
+                beside.setdefault(i, []).append(plan.branches.ids.row(j))
         for i, (row, n) in enumerate(zip(plan.rows.tolist(), plan.n_guess.tolist(), strict=True)):
             seq = self.rows.seqs[row]
             if seq is None or i in result.failed:
@@ -80,28 +89,47 @@ class Guesser:
             s = self._states.get(row)
             if s is None or s.seq is not seq or not drawn[i]:
                 continue
-            held = n - int(plan.n_new[i] - result.n_ok[i])
+            done = DraftPass(n, n - int(plan.n_new[i] - result.n_ok[i]), s.source if n else "")
+            if i in beside:
+                winner = plan.branches.ids.row(result.branch[i]) if plan.branches is not None and i in result.branch else None
+                done = self._branched(plan.tokens.row(i)[-n:], beside[i], winner, done)
             if n:
-                self._learn(s, n, held)
+                self._learn(s, n, done.accepted)
             if seq.request.request_id not in self.children:
-                self.counts.add(n, held, drawn[i], s.source)
-                self._passes[seq.request.request_id] = DraftPass(n, held, s.source if n else "")
+                self.counts.add(done, drawn[i])
+                self._passes[seq.request.request_id] = done
 
     def attach(self, outputs: list[Output]) -> None:
         """Say with each output of the step what was checked for it."""
         for out in outputs:
             out.draft = self._passes.get(out.request_id)
 
-    def _draft(self, row: int, limit: int, price: float) -> np.ndarray:
+    def _branched(self, chain: np.ndarray, branches: list[np.ndarray], winner: np.ndarray | None, done: DraftPass) -> DraftPass:
+        """What a pass with branches checked, and whether a branch was right where the chain was not. done: with all that held as `accepted`."""
+        leave = [common(chain, ids) for ids in branches]
+        held = done.accepted if winner is None else common(chain, winner)
+        if held in leave and held < len(chain):
+            before = self._by_branch.get(done.source, BRANCH_START)
+            self._by_branch[done.source] = FADE * before + (1 - FADE) * (winner is not None)
+        fresh = sum(len(ids) - d for ids, d in zip(branches, leave, strict=True))
+        return DraftPass(done.drafted, held, done.source, len(branches), fresh, done.accepted - held)
+
+    def _draft(self, i: int, row: int, limit: int, price: float, branches: list[tuple[int, np.ndarray]]) -> np.ndarray:
+        """The chain of row `row`, the i-th of the step; its branches join `branches`."""
         s = self._catch_up(row)
-        draft = self._proposed(s, row, min(limit, LONGEST)) if limit > 0 else NOTHING
+        draft = self._proposed(s, row, min(limit, MOST_GUESSES)) if limit > 0 else NOTHING
         if not len(draft.ids) or (s.idle < PROBE_EVERY and self._alpha(s, draft.source, draft.match) < FLOOR):
             s.idle += 1
             return NO_IDS
         length = min(len(draft.ids), self._length(s, draft, price))
         s.idle = 0 if length else s.idle + 1
         s.match, s.source = draft.match, draft.source
-        return draft.ids[:length].astype(np.int32, copy=False)
+        chain = draft.ids[:length].astype(np.int32, copy=False)
+        if draft.branches and length and self._alpha(s, draft.source, draft.match) >= FLOOR:
+            hold = self._by_branch.get(draft.source, BRANCH_START)
+            paying = worthwhile(chain, draft.branches, self._chance(s, draft), hold, price, limit - length, MOST_BRANCHES - len(branches))
+            branches += [(i, ids) for ids in paying]
+        return chain
 
     def _proposed(self, s: _RowState, row: int, most: int) -> Draft:
         if self._forced and row in self._forced and isinstance(s.drafter, TakesForced):
@@ -112,13 +140,16 @@ class Guesser:
 
     def _length(self, s: _RowState, draft: Draft, price: float) -> int:
         """Guesses until the chance that one more holds is worth less than it costs; price in plain row-steps."""
-        own = self._alpha(s, draft.source, draft.match)
-        alpha = min(0.98, 0.5 * (own + self._seen(draft.source, draft.match)))
-        if own < FLOOR:
+        alpha = self._chance(s, draft)
+        if self._alpha(s, draft.source, draft.match) < FLOOR:
             return 1
         if alpha <= price:
             return 0
         return max(1, int(np.log(max(price, 1e-3)) / np.log(alpha)))
+
+    def _chance(self, s: _RowState, draft: Draft) -> float:
+        """That a guess of the draft holds when those before it did: this row's and all rows' experience, half each."""
+        return min(0.98, 0.5 * (self._alpha(s, draft.source, draft.match) + self._seen(draft.source, draft.match)))
 
     def _price(self, idx: np.ndarray) -> float:
         """Seconds of one more token in this step, as a share of what a row's step costs now."""

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headwater.core.plan import Ragged, StepPlan
+from headwater.core.plan import Branches, Guesses, Ragged, StepPlan
 from headwater.kv.chain import Match, Start
 from headwater.policies.sched.api import Budget, RowsView
 from headwater.sched.board import Board
 from headwater.sched.compose import Border, StepBuilder
 from headwater.sched.seq import Seq, Stage
 
-Guess = Callable[[np.ndarray, np.ndarray], Ragged]                 # (table rows, most guesses per row) -> guesses per row
+Guess = Callable[[np.ndarray, np.ndarray], Ragged | Guesses]       # (table rows, most guesses per row) -> guesses per row
 
 _LEAST = 16                       # tokens that the first prompt gets however full the step is: progress
 
@@ -59,7 +59,7 @@ class Planner:
         idx = np.flatnonzero(rows.alive & (rows.known - rows.done == 1))
         if not len(idx):
             return
-        guesses = self._guesses(idx, budget, now)
+        guesses, branches = self._guesses(idx, budget, now)
         if guesses is not None:
             self._reserve_guesses(build, idx, guesses, now)
         short = idx[rows.done[idx] + 1 > rows.room[idx]]
@@ -72,13 +72,14 @@ class Planner:
             stay = rows.alive[idx]
             if guesses is not None and not stay.all():
                 guesses = Ragged.of([guesses.row(i) for i in np.flatnonzero(stay).tolist()])
+                branches = None                                     # memory is short: no step for trees
             idx = idx[stay]
-        build.add_single(idx, guesses)
+        build.add_single(idx, guesses, _within(branches, guesses))
 
-    def _guesses(self, idx: np.ndarray, budget: Budget, now: float) -> Ragged | None:
+    def _guesses(self, idx: np.ndarray, budget: Budget, now: float) -> tuple[Ragged | None, Branches | None]:
         rows, kv = self.board.rows, self.board.kv
         if self.guess is None:
-            return None
+            return None, None
         most = np.maximum(rows.limit[idx] - rows.known[idx] - 1, 0)
         most[(rows.want[idx] == 0) | rows.reading[idx]] = 0
         most = np.minimum(most, max(budget.tokens - len(idx), 0) // len(idx)).astype(np.int32)
@@ -86,13 +87,14 @@ class Planner:
             for i, row in enumerate(idx.tolist()):
                 done = int(rows.done[row])
                 most[i] = self.board.forest.next_border(rows.at(row), done, done + 1 + int(most[i])) - done - 1
-        guesses = self.guess(idx.astype(np.int32), most)
+        made = self.guess(idx.astype(np.int32), most)
+        guesses, branches = made if isinstance(made, Guesses) else (made, None)
         counts = np.diff(guesses.start)
         if not counts.any():
-            return None
+            return None, None
         if (counts > most).any():
             guesses = Ragged.of([guesses.row(i)[: most[i]] for i in range(len(idx))])
-        return guesses
+        return guesses, branches
 
     def _reserve_guesses(self, build: StepBuilder, idx: np.ndarray, guesses: Ragged, now: float) -> None:
         """Blocks for guesses come from free memory only; a row that cannot get them is planned without (its guesses are cleared in place)."""
@@ -310,3 +312,11 @@ class Planner:
             board.count.refused += 1
             held = len(board.forest.held)
             board.fail(seq, f"out of memory: it needs {need} blocks, {held} held states leave {board.kv.room}", now, retry_after=1.0)
+
+
+def _within(branches: Branches | None, chains: Ragged | None) -> Branches | None:
+    """Branches cut to the length that their row's chain has after all: its blocks are what an accepted branch is copied into."""
+    if branches is None or chains is None:
+        return None
+    parts = [(i, branches.ids.row(j)[: len(chains.row(i))]) for j, i in enumerate(branches.row.tolist())]
+    return Branches.of([(i, ids) for i, ids in parts if len(ids)])

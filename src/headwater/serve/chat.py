@@ -31,7 +31,7 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     server = server_of(request)
     model, headers = server.check_model(body.model), server.headers(request, body)
     server.admit()
-    run = ChatRun(server.front, body)
+    run = await ChatRun.start(request, server.front, body)
     writer = Writer(server.front, body, model, run)
     try:
         if body.stream:

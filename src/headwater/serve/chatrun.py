@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
+from starlette.requests import Request
 
 from headwater.core.errors import UserInputError
 from headwater.engine.choice import Delta, Usage
 from headwater.engine.front import Front, GenerateRequest
 from headwater.engine.thinking import EFFORTS
 from headwater.serve.assemble import Part, Shape
+from headwater.serve.errors import describe_validation
 from headwater.serve.merge import begun
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.shape import shape_of
 
@@ -81,17 +85,35 @@ def prompt_end(front: Front, ids: Sequence[int] | np.ndarray) -> str:
     return front.detokenize([int(i) for i in ids[-64:]])
 
 
-class ChatRun:
-    """Submits on construction; iterate it once. Closing it cancels. Raises the core errors."""
+def chat_request(fields: dict[str, Any]) -> ChatRequest:
+    """What a dialect made of its body. Raises UserInputError naming the field."""
+    try:
+        return ChatRequest.model_validate(fields)
+    except ValidationError as e:
+        message, field = describe_validation(list(e.errors()), fields)
+        raise UserInputError(message, field=field) from None
 
-    def __init__(self, front: Front, body: ChatRequest) -> None:
-        shape = shape_of(front, body)
-        wanted = generate_request(front, body, shape)
-        end = prompt_end(front, wanted.prompt) if shape.form is not None else ""
+
+def prepared(front: Front, body: ChatRequest) -> tuple[Shape, GenerateRequest, str]:
+    """-> (shape, the engine's request, the end of its prompt where the model thinks). Slow for large bodies; any thread. Raises UserInputError."""
+    shape = shape_of(front, body)
+    wanted = generate_request(front, body, shape)
+    return shape, wanted, prompt_end(front, wanted.prompt) if shape.form is not None else ""
+
+
+class ChatRun:
+    """A submitted request: made by `start`, iterated once. Closing it cancels. Raises the core errors."""
+
+    def __init__(self, front: Front, body: ChatRequest, shape: Shape, wanted: GenerateRequest, end: str) -> None:
         self.running = front.submit(wanted)
         self._deltas: AsyncIterator[Delta] = self.running
         self.assemblers = [shape.assembler(end) for _ in range(body.n or 1)]
         self.reasons = shape.form is not None
+
+    @classmethod
+    async def start(cls, request: Request, front: Front, body: ChatRequest) -> ChatRun:
+        """Render, tokenize and submit. request: whose size says where the first two are done."""
+        return cls(front, body, *await off_loop(size_of(request), prepared, front, body))
 
     @property
     def usage(self) -> Usage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -21,11 +22,14 @@ from headwater.serve.errors import json_response
 from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.logprobs import completion_object
 from headwater.serve.merge import begun, merged
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.completions import CompletionRequest
 from headwater.serve.sse import event, stream, unless_client_leaves
 from headwater.text.infill import infill
 
 router = APIRouter(route_class=JsonRoute)
+MAX_ROWS = 4096
+SUBMIT_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -56,8 +60,13 @@ def generate_requests(front: Front, body: CompletionRequest, salt: str) -> list[
     if not prompts:
         raise UserInputError("prompt: is empty", field="prompt")
     max_tokens = 16 if body.max_tokens is None else body.max_tokens
+    if max_tokens < 0:
+        raise UserInputError(f"max_tokens: must be at least 0, got {max_tokens}", field="max_tokens")
     score_prompt = body.logprobs if body.echo and body.logprobs is not None else body.prompt_logprobs
     params = body.sampling(max_tokens=max(1, max_tokens), logprobs=body.logprobs, prompt_logprobs=score_prompt)
+    rows = len(prompts) * params.n
+    if rows > MAX_ROWS:
+        raise UserInputError(f"prompt: {len(prompts):,} prompts × n = {rows:,} answers, at most {MAX_ROWS:,} are given at once", field="prompt")
     if body.suffix:                                                 # "" is what clients send that have none
         made = [infill(front.text.tokenizer, _text_prompt(p), body.suffix) for p in prompts]
         params.stop_token_ids = [*params.stop_token_ids, *made[0].stops]
@@ -90,10 +99,12 @@ async def completions(request: Request, body: CompletionRequest) -> Response:
     server = server_of(request)
     model, headers = server.check_model(body.model), server.headers(request, body)
     server.admit()
-    wanted = generate_requests(server.front, body, body.cache_salt or "")
+    wanted = await off_loop(size_of(request), generate_requests, server.front, body, body.cache_salt or "")
     streams: list[Stream] = []
     try:
-        for w in wanted:
+        for i, w in enumerate(wanted):
+            if i % SUBMIT_AT_ONCE == SUBMIT_AT_ONCE - 1:
+                await asyncio.sleep(0)                               # let other requests be heard
             streams.append(server.front.submit(w))
         writer = Writer(server.front, body, model, wanted, streams)
         if body.stream:

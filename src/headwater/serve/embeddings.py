@@ -13,10 +13,11 @@ from starlette.responses import Response
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec
-from headwater.engine.front import GenerateRequest, Stream
+from headwater.engine.front import Front, GenerateRequest, Stream
 from headwater.serve.context import server_of
-from headwater.serve.errors import json_response
+from headwater.serve.errors import in_words_of, json_response
 from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import unless_client_leaves
 
@@ -60,9 +61,11 @@ async def embeddings(request: Request, body: EmbeddingRequest) -> Response:
     reads = ReadSpec(hidden="last" if body.pooling == "last" else "all")
     streams: list[Stream] = []
     try:
-        for x in inputs:
-            ids = _kept(server.front.tokenize(x) if isinstance(x, str) else x, body, server.front.model_info.context)
-            streams.append(server.front.submit(GenerateRequest(ids, SamplingParams(max_tokens=1), reads=reads, read_only=True)))
+        for i, ids in enumerate(await off_loop(size_of(request), _all_ids, server.front, body, inputs)):
+            try:
+                streams.append(server.front.submit(GenerateRequest(ids, SamplingParams(max_tokens=1), reads=reads, read_only=True)))
+            except UserInputError as e:
+                raise in_words_of(e, {"prompt": "input" if len(inputs) == 1 else f"input[{i}]"}) from None
         vectors = await unless_client_leaves(request, _all(streams))
     finally:
         for s in streams:
@@ -70,6 +73,11 @@ async def embeddings(request: Request, body: EmbeddingRequest) -> Response:
     data = [{"object": "embedding", "index": i, "embedding": _encode(_shape(v, body), body)} for i, v in enumerate(vectors)]
     total = sum(s.usage.prompt for s in streams)
     return json_response({"object": "list", "data": data, "model": model, "usage": {"prompt_tokens": total, "total_tokens": total}}, headers=headers)
+
+
+def _all_ids(front: Front, body: EmbeddingRequest, inputs: list[str | list[int]]) -> list[list[int]]:
+    context = front.model_info.context
+    return [_kept(front.tokenize(x) if isinstance(x, str) else x, body, context) for x in inputs]
 
 
 def _kept(ids: list[int], body: EmbeddingRequest, context: int) -> list[int]:

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -122,13 +123,35 @@ def in_dialect(request: Request, response: Response) -> Response:
     return response
 
 
-def describe_validation(errors: list[Any]) -> tuple[str, str | None]:
-    """pydantic's first complaint in one line -> (message, dotted field)."""
-    first = errors[0]
-    path = [str(p) for p in first["loc"] if p not in ("body", "query")]
-    where = ".".join(path) or None
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{where or 'body'}: {first['msg']}{more}", where
+def describe_validation(errors: list[Any], given: Any = None) -> tuple[str, str | None]:
+    """pydantic's complaints about the first wrong field in one line -> (message, dotted field).
+
+    given: the body; with it, what a field may be instead is told in one sentence under the name that the client sent, where pydantic has one
+    complaint for each alternative, under names of its own.
+    """
+    places = [_place(e, given) for e in errors]
+    same_field = [p for p in places if p[:1] == places[0][:1]]
+    path = max(same_field, key=len) if given is not None else places[0]
+    said = list(dict.fromkeys(e["msg"] for e, p in zip(errors, places, strict=True) if p == path))
+    message = " or ".join([said[0], *(m.removeprefix("Input should be ") for m in said[1:])])
+    others = len({tuple(p) for p in places if p[:1] != path[:1]})
+    where = ".".join(map(str, path)) or None
+    return f"{where or 'body'}: {message}{f' (and {others} more)' if others else ''}", where
+
+
+def _place(error: Any, given: Any) -> list[Any]:
+    """Where the error is, as the client would say: without the names of alternatives, which are no part of the body."""
+    loc = [p for p in error["loc"] if p not in ("body", "query")]
+    if given is None:
+        return loc
+    out, value = [], given
+    for i, p in enumerate(loc):
+        inside = (isinstance(value, dict) and p in value) or (isinstance(value, list) and isinstance(p, int) and p < len(value))
+        if inside:
+            value = value[p]
+        if inside or (error["type"] == "missing" and i == len(loc) - 1):
+            out.append(p)
+    return out
 
 
 def install(app: FastAPI) -> None:
@@ -149,7 +172,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return in_dialect(request, plain_error(400, *describe_validation(list(error.errors()))))
+        return in_dialect(request, plain_error(400, *describe_validation(list(error.errors()), error.body)))
+
+    @app.exception_handler(ClientDisconnect)
+    async def left(request: Request, error: ClientDisconnect) -> Response:
+        return plain_error(499, "the client closed the connection before its body was complete")
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:

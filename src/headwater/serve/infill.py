@@ -17,6 +17,7 @@ from headwater.serve.context import Server, server_of
 from headwater.serve.errors import in_words_of, json_response
 from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.merge import begun
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.common import GenerationFields, Int, Wire
 from headwater.serve.sse import event, stream, unless_client_leaves
 from headwater.text.infill import infill
@@ -87,7 +88,7 @@ async def fill(request: Request, body: InfillRequest) -> Response:
     server.admit()
     running: Stream | None = None
     try:
-        running = server.front.submit(generate_request(server, body))
+        running = server.front.submit(await off_loop(size_of(request), generate_request, server, body))
         deltas = await unless_client_leaves(request, begun(running))
         if body.stream:
             return stream(_events(model, running, deltas), headers, running.aclose, done=b"")

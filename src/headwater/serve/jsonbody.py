@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import zlib
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -94,6 +95,8 @@ def parsed(text: str, where: str = "body") -> Any:
     except UserInputError:
         raise
     except ValueError as e:
+        if "integer string conversion" in str(e):
+            raise UserInputError(f"{where}: holds a number of more than {sys.get_int_max_str_digits():,} digits", field=where) from None
         raise UserInputError(f"{where}: not valid JSON ({str(e)[:200]})", field=where) from None
 
 

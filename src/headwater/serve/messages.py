@@ -15,10 +15,11 @@ from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.serve import errors
 from headwater.serve.assemble import Message as Assembled
 from headwater.serve.assemble import arguments_object
-from headwater.serve.chatrun import ChatRun, render
+from headwater.serve.chatrun import ChatRun, chat_request, render
 from headwater.serve.context import new_id, server_of
 from headwater.serve.errors import json_response
 from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import event, stream, unless_client_leaves
@@ -132,7 +133,7 @@ def to_chat(body: MessagesRequest) -> ChatRequest:
         extra["reasoning_effort"] = "none"
     elif body.thinking is not None and body.thinking.get("budget_tokens") is not None:
         extra["thinking_token_budget"] = body.thinking["budget_tokens"]
-    return ChatRequest.model_validate({
+    return chat_request({
         "messages": messages, "max_tokens": body.max_tokens, "temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k,
         "stop": body.stop_sequences, "tools": tools or None, "tool_choice": choice, **extra,
         **({"parallel_tool_calls": False} if body.tool_choice is not None and body.tool_choice.disable_parallel_tool_use else {}),
@@ -160,7 +161,7 @@ async def messages(request: Request, body: MessagesRequest) -> Response:
             raise UserInputError("max_tokens: is missing", field="max_tokens")
         model, headers = server.check_model(body.model), server.headers(request, body)
         server.admit()
-        run = ChatRun(server.front, to_chat(body))
+        run = await ChatRun.start(request, server.front, to_chat(body))
     except HeadwaterError as e:
         return refusal(e)
     writer = Writer(model, run)
@@ -183,7 +184,8 @@ async def count_tokens(request: Request, body: MessagesRequest) -> Response:
     server = server_of(request)
     try:
         server.check_model(body.model)
-        return json_response({"input_tokens": len(render(server.front, to_chat(body)))}, headers=server.headers(request, body))
+        ids = await off_loop(size_of(request), render, server.front, to_chat(body))
+        return json_response({"input_tokens": len(ids)}, headers=server.headers(request, body))
     except HeadwaterError as e:
         return refusal(e)
 

@@ -9,9 +9,11 @@ from starlette.responses import Response
 
 from headwater import __version__
 from headwater.core.errors import HeadwaterError, UserInputError
+from headwater.engine.front import Front
 from headwater.serve.context import server_of
 from headwater.serve.errors import json_response, plain_error
 from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.chat import Message, Tool
 from headwater.serve.schema.common import Wire
 
@@ -40,6 +42,7 @@ def model_object(server: Any, name: str) -> dict[str, Any]:
     }
 
 
+@router.head("/health", response_model=None, include_in_schema=False)
 @router.get("/health", response_model=None)
 async def health(request: Request) -> Response:
     """200 while the engine lives and moves, 503 with a reason otherwise."""
@@ -50,6 +53,7 @@ async def health(request: Request) -> Response:
     return json_response({"status": "ok"})
 
 
+@router.head("/ready", response_model=None, include_in_schema=False)
 @router.get("/ready", response_model=None)
 async def ready(request: Request) -> Response:
     """200 while new requests are taken."""
@@ -60,6 +64,7 @@ async def ready(request: Request) -> Response:
     return json_response({"status": "ready"})
 
 
+@router.head("/version", response_model=None, include_in_schema=False)
 @router.get("/version", response_model=None)
 async def version(request: Request) -> Response:
     return json_response({"version": __version__, "identity": server_of(request).front.model_info.identity})
@@ -102,17 +107,20 @@ async def tokenize(request: Request, body: TokenizeRequest) -> Response:
     text = body.prompt if body.prompt is not None else body.content
     if (text is None) == (body.messages is None):
         raise UserInputError("prompt: send either prompt or messages", field="prompt")
-    if text is not None:
-        ids = server.front.tokenize(text, add_special=body.add_special_tokens)
-    else:
-        messages = [m.as_dict(f"messages[{i}]") for i, m in enumerate(body.messages or [])]
-        tools = [t.model_dump(exclude_none=True) for t in body.tools] if body.tools else None
-        ids = server.front.render_chat(messages, tools, add_generation_prompt=body.add_generation_prompt)
-    ids = [int(i) for i in ids]
+    ids = await off_loop(size_of(request), ids_of, server.front, body, text)
     out: dict[str, Any] = {"count": len(ids), "max_model_len": server.front.model_info.context, "tokens": ids}
     if body.return_token_strs:
         out["token_strs"] = [server.front.token_bytes(i).decode("utf-8", "replace") for i in ids]
     return json_response(out, headers=server.headers(request, body))
+
+
+def ids_of(front: Front, body: TokenizeRequest, text: str | None) -> list[int]:
+    """Ids of `text`, or of the messages where there is none. Slow for large bodies; any thread."""
+    if text is not None:
+        return front.tokenize(text, add_special=body.add_special_tokens)
+    messages = [m.as_dict(f"messages[{i}]") for i, m in enumerate(body.messages or [])]
+    tools = [t.model_dump(exclude_none=True) for t in body.tools] if body.tools else None
+    return front.render_chat(messages, tools, add_generation_prompt=body.add_generation_prompt)
 
 
 @router.post("/detokenize", response_model=None)
@@ -123,7 +131,8 @@ async def detokenize(request: Request, body: DetokenizeRequest) -> Response:
     bad = [t for t in body.tokens if not 0 <= t < server.front.model_info.vocabulary]
     if bad:
         raise UserInputError(f"tokens: id {bad[0]} is outside the vocabulary of {server.front.model_info.vocabulary:,}", field="tokens")
-    return json_response({"prompt": server.front.detokenize(body.tokens)}, headers=server.headers(request, body))
+    text = await off_loop(size_of(request), server.front.detokenize, body.tokens)
+    return json_response({"prompt": text}, headers=server.headers(request, body))
 
 
 @router.get("/tokenizer_info", response_model=None)

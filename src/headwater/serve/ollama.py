@@ -19,11 +19,12 @@ from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.engine.front import GenerateRequest, Stream
 from headwater.serve.assemble import Message as Assembled
 from headwater.serve.assemble import arguments_object
-from headwater.serve.chatrun import ChatRun
+from headwater.serve.chatrun import ChatRun, chat_request
 from headwater.serve.context import Server, server_of
 from headwater.serve.errors import NotFoundError, error_object, error_response, in_dialect, in_words_of, json_response
 from headwater.serve.jsonbody import JsonRoute
 from headwater.serve.merge import begun
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.chat import ChatRequest
 from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import Close, ClosingResponse, unless_client_leaves
@@ -205,7 +206,7 @@ async def chat(request: Request, body: OllamaChat) -> Response:
             if m.tool_name:
                 out["name"] = m.tool_name
             messages.append(out)
-        run = ChatRun(server.front, ChatRequest.model_validate({"messages": messages, "tools": body.tools, **fields}))
+        run = await ChatRun.start(request, server.front, chat_request({"messages": messages, "tools": body.tools, **fields}))
     except HeadwaterError as e:
         return _refusal(request, e)
     if ignored:
@@ -246,25 +247,30 @@ async def generate(request: Request, body: OllamaGenerate) -> Response:
             raise UserInputError("images: not supported, this model reads text only", field="images")
         fields, ignored = _fields(body)
         if body.raw or body.suffix or not server.front.model_info.has_chat:
-            chat_body = ChatRequest.model_validate({"messages": [{"role": "user", "content": ""}], **fields})
-            limit = chat_body.max_tokens
-            params, ids = chat_body.sampling(max_tokens=limit, logprobs=None), server.front.tokenize(body.prompt)
-            if body.suffix:
-                made = infill(server.front.text.tokenizer, body.prompt, body.suffix)
-                params.stop_token_ids, ids = made.stops, made.ids
-            wanted = GenerateRequest(ids, params, grammar=chat_body.grammar())
-            running: Stream | ChatRun = server.front.submit(wanted)
+            chat_body = chat_request({"messages": [{"role": "user", "content": ""}], **fields})
+            running: Stream | ChatRun = server.front.submit(await off_loop(size_of(request), _raw_request, server, body, chat_body))
             lines = _raw_lines(running, model)
         else:
             turns = [{"role": "system", "content": body.system}] if body.system else []
             turns.append({"role": "user", "content": body.prompt})
-            running = ChatRun(server.front, ChatRequest.model_validate({"messages": turns, **fields}))
+            running = await ChatRun.start(request, server.front, chat_request({"messages": turns, **fields}))
             lines = _generate_lines(running, model)
     except HeadwaterError as e:
         return _refusal(request, e)
     if ignored:
         headers["x-headwater-ignored-fields"] = ",".join(filter(None, [headers.get("x-headwater-ignored-fields"), *ignored]))
     return await _answer(request, body, lines, headers, "response", running.aclose)
+
+
+def _raw_request(server: Server, body: OllamaGenerate, fields: ChatRequest) -> GenerateRequest:
+    """The prompt as it is, or with the hole that `suffix` leaves. Raises UserInputError."""
+    params = fields.sampling(max_tokens=fields.max_tokens, logprobs=None)
+    if body.suffix:
+        made = infill(server.front.text.tokenizer, body.prompt, body.suffix)
+        params.stop_token_ids, ids = made.stops, made.ids
+    else:
+        ids = server.front.tokenize(body.prompt)
+    return GenerateRequest(ids, params, grammar=fields.grammar())
 
 
 async def _generate_lines(run: ChatRun, model: str) -> AsyncIterator[dict[str, Any]]:

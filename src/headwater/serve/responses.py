@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.serve.assemble import Message as Assembled
 from headwater.serve.assemble import Part
-from headwater.serve.chatrun import ChatRun
+from headwater.serve.chatrun import ChatRun, chat_request
 from headwater.serve.context import Server, new_id, server_of
 from headwater.serve.errors import NotFoundError, error_object, in_words_of, json_response
 from headwater.serve.jsonbody import JsonRoute
@@ -25,6 +27,7 @@ from headwater.serve.sse import event, stream, unless_client_leaves
 
 router = APIRouter(route_class=JsonRoute)
 MAX_STORED = 1000
+MAX_STORED_BYTES = 64 * 2**20
 _NAMES = {"max_tokens": "max_output_tokens", "response_format": "text.format"}  # our field -> its name in this dialect
 
 
@@ -55,19 +58,31 @@ class ResponsesRequest(Wire):
 
 
 class Store:
-    """Finished responses with the messages that led to them, newest last, at most MAX_STORED."""
+    """Finished responses with the messages that led to them, newest last: at most MAX_STORED, and at most MAX_STORED_BYTES as JSON."""
 
     def __init__(self) -> None:
         self.items: OrderedDict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self.bytes = 0
 
     def put(self, response: dict[str, Any], messages: list[dict[str, Any]]) -> None:
+        """The oldest make room; one that is too large alone is not kept."""
+        size = len(msgspec.json.encode((response, messages)))
         self.items[response["id"]] = (response, messages)
-        while len(self.items) > MAX_STORED:
-            self.items.popitem(last=False)
+        self._sizes[response["id"]] = size
+        self.bytes += size
+        while len(self.items) > MAX_STORED or self.bytes > MAX_STORED_BYTES:
+            self.drop(next(iter(self.items)))
 
-    def get(self, response_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def drop(self, response_id: str) -> None:
+        """Raises NotFoundError."""
+        self.get(response_id)
+        del self.items[response_id]
+        self.bytes -= self._sizes.pop(response_id)
+
+    def get(self, response_id: str, field: str = "response_id") -> tuple[dict[str, Any], list[dict[str, Any]]]:
         if response_id not in self.items:
-            raise NotFoundError(f"response '{response_id}' is not stored here", field="response_id")
+            raise NotFoundError(f"{field}: '{response_id[:200]}' is not stored here", field=field)
         return self.items[response_id]
 
 
@@ -78,7 +93,7 @@ def store_of(server: Server) -> Store:
 
 def _messages(body: ResponsesRequest, store: Store) -> list[dict[str, Any]]:
     """Input items as chat messages, behind those of the previous response."""
-    out = list(store.get(body.previous_response_id)[1]) if body.previous_response_id else []
+    out = list(store.get(body.previous_response_id, "previous_response_id")[1]) if body.previous_response_id else []
     if isinstance(body.input, str):
         return [*out, {"role": "user", "content": body.input}]
     for i, item in enumerate(body.input):
@@ -105,7 +120,7 @@ def _output_text(output: Any, where: str) -> str:
 
 
 def to_chat(body: ResponsesRequest, messages: list[dict[str, Any]]) -> ChatRequest:
-    """The same request in the chat shape. Raises UserInputError, or pydantic's error for malformed parts."""
+    """The same request in the chat shape. Raises UserInputError, naming the field of the chat request."""
     if body.top_logprobs:
         raise UserInputError("top_logprobs: not offered here; /v1/chat/completions has it", field="top_logprobs")
     tools = []
@@ -122,7 +137,7 @@ def to_chat(body: ResponsesRequest, messages: list[dict[str, Any]]) -> ChatReque
     if body.instructions:
         messages = [{"role": "system", "content": body.instructions}, *messages]
     effort = (body.reasoning or {}).get("effort")
-    return ChatRequest.model_validate({
+    return chat_request({
         "messages": messages, "max_tokens": body.max_output_tokens, "temperature": body.temperature, "top_p": body.top_p,
         "tools": tools or None, "tool_choice": choice, "parallel_tool_calls": body.parallel_tool_calls, "response_format": form,
         **({"reasoning_effort": effort} if effort else {}),
@@ -138,7 +153,7 @@ async def create(request: Request, body: ResponsesRequest) -> Response:
     messages = _messages(body, store_of(server))
     run = None
     try:
-        run = ChatRun(server.front, to_chat(body, messages))
+        run = await ChatRun.start(request, server.front, to_chat(body, messages))
         await unless_client_leaves(request, run.begin())
         writer = Writer(server, body, model, run, messages)
         if body.stream:
@@ -148,8 +163,20 @@ async def create(request: Request, body: ResponsesRequest) -> Response:
         if run is not None:
             await run.aclose()
         if isinstance(e, HeadwaterError):
-            in_words_of(e, _NAMES)
+            in_words_of(e, {**_NAMES, **_place(e, body, messages)})
         raise
+
+
+def _place(error: HeadwaterError, body: ResponsesRequest, messages: list[dict[str, Any]]) -> dict[str, str]:
+    """{the error's field: what it is called here} where it lies in a message: an item of the input, which others may have been put before."""
+    field = str(getattr(error, "field", None) or "")
+    found = re.match(r"messages(?:[\[.](\d+)\]?)?", field)
+    if found is None:
+        return {}
+    items = [] if isinstance(body.input, str) else [i for i, x in enumerate(body.input) if x.get("type", "message") != "reasoning"]
+    at = int(found[1] or -1) - bool(body.instructions) - (len(messages) - len(items))
+    where = f"input[{items[at]}]" if found[1] and 0 <= at < len(items) else "input"
+    return {field: where + field[found.end() :]}
 
 
 def _error_event(error: BaseException) -> bytes:
@@ -168,9 +195,7 @@ async def retrieve(request: Request, response_id: str) -> Response:
 @router.delete("/v1/responses/{response_id}", response_model=None)
 async def delete(request: Request, response_id: str) -> Response:
     """Forget a stored response."""
-    store = store_of(server_of(request))
-    store.get(response_id)
-    del store.items[response_id]
+    store_of(server_of(request)).drop(response_id)
     return json_response({"id": response_id, "object": "response", "deleted": True})
 
 

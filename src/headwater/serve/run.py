@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import logging
 import signal
 import socket
+import sys
 import time
 
 import uvicorn
@@ -13,7 +16,7 @@ from rich.console import Console
 
 from headwater.core.errors import UserInputError
 from headwater.engine import logs
-from headwater.engine.build import EngineSpec, build_front
+from headwater.engine.build import ECHO, EngineSpec, build_front
 from headwater.engine.health import Deadlines
 from headwater.serve.app import create_app
 from headwater.serve.http import BoundedProtocol
@@ -22,6 +25,7 @@ from headwater.serve.settings import ServeSettings
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
 DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
+MOST_FILES = 65_536                                                 # open files, so connections, of the front
 BACKLOG = 2048                                                      # connections that wait to be accepted
 
 
@@ -32,8 +36,6 @@ class Uvicorn(uvicorn.Server):
         return
 
     def capture_signals(self):
-        import contextlib
-
         return contextlib.nullcontext()
 
 
@@ -62,11 +64,41 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
         from headwater.obs.traces import need_exporter
 
         need_exporter()
+    allow_connections()
+    if spec.model != ECHO:
+        warn_if_slow()
     sock = listen(settings.host, settings.port)
     try:
         asyncio.run(_serve(spec, settings, sock))
     finally:
         sock.close()
+
+
+def settle() -> None:
+    """Before the first request: what is loaded stays, so the collector need not walk over it again (tens of milliseconds in which nobody is
+    answered), and a thread that renders a large prompt hands the interpreter over after a millisecond."""
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(0.001)
+
+
+def allow_connections() -> None:
+    """As many open files as the system lets us have: with the usual soft limit, a thousand idle connections would shut everybody else out."""
+    with contextlib.suppress(ImportError, ValueError, OSError):     # not a Unix, or not allowed
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def warn_if_slow() -> None:
+    """One line where the numpy reference would compute."""
+    from headwater.kernels import native
+
+    if not native.available():
+        log.warning("the native module is missing or HEADWATER_NATIVE=off: the numpy reference computes, right but many times slower")
 
 
 async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket) -> None:
@@ -84,6 +116,7 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         await front.close()
         raise taken(settings.host, settings.port, e) from None
     app = create_app(front, settings)
+    settle()
     server = Uvicorn(uvicorn.Config(
         app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None, log_level="warning", access_log=False,
         timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,

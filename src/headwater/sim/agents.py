@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.core.cost import LinearCost
+from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive
 from headwater.core.executor import Caps
 from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
@@ -97,7 +98,9 @@ class Session:
         self.loop.at(time, Arrive(request))
 
     def observe(self, output: Output, now: float) -> None:
-        """Take an output of one of this session's requests."""
+        """Take an output of one of this session's requests. Raises UserInputError where a turn was refused."""
+        if output.finish == "error":
+            raise UserInputError(f"--memory: turn {len(self.turns)} of {self.habits.turns} cannot run ({output.error})", field="memory")
         self._drawn += output.ids.tolist()
         turn = self.turns[-1]
         turn.cached, turn.computed = output.cached_tokens, output.computed_tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from headwater.core.cost import NAMES, LinearCost, columns, non_negative, settle
 from headwater.core.errors import FormatError, UserInputError
+from headwater.core.jsonlines import numbered
 from headwater.core.plan import StepFeatures
 
 FEATURES = ("tokens", "rows", "reads", "kv_positions", "guesses", "kv_held")
@@ -38,37 +40,53 @@ class Fit:
             body = json.loads(path.read_text(encoding="utf-8"))
             terms = tuple(float(body["terms"][name]) for name in NAMES)
             overhead = (float(body["overhead"]["step"]), float(body["overhead"]["row"]))
+            least = dict.fromkeys(NAMES, 0.0) | {"token_beyond_knee": -terms[NAMES.index("token")]}     # more tokens never cost less
+            for name, value in [*zip(NAMES, terms, strict=True), ("overhead.step", overhead[0]), ("overhead.row", overhead[1])]:
+                if not least.get(name, 0.0) <= value < math.inf:
+                    raise ValueError(f"{name} is {value:g} seconds, it must be a number of at least {least.get(name, 0.0):g}")
             return Fit(LinearCost(terms), overhead, int(body.get("steps", 0)), {k: float(v) for k, v in body.get("error", {}).items()})
         except OSError as e:
             raise UserInputError(f"{path}: {e.strerror or e}", field="cost") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise FormatError(f"{path}: not a fitted cost model ({type(e).__name__}: {e}); `headwater sim fit LOG` writes one", "cost") from None
 
 
 def read_log(path: Path) -> tuple[list[StepFeatures], np.ndarray, np.ndarray]:
-    """Features, seconds of the step and seconds of plan + apply for each line of a step log (JSON lines)."""
+    """Features, seconds of the step and seconds of plan + apply for each line of a step log (JSON lines). Steps that took no time are left out."""
     steps: list[StepFeatures] = []
     seconds: list[float] = []
     own: list[float] = []
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as e:
         raise UserInputError(f"{path}: {e.strerror or e}", field="log") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in numbered(text):
         try:
             entry = json.loads(line)
-            f = StepFeatures(*(int(entry[name]) for name in FEATURES))
-            run = float(entry["step_seconds"])
-            share = float(entry.get("plan_seconds", 0.0)) + float(entry.get("apply_seconds", 0.0))
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            f = StepFeatures(*(_count(entry, name) for name in FEATURES))
+            run = _duration(entry, "step_seconds", None)
+            share = _duration(entry, "plan_seconds", 0.0) + _duration(entry, "apply_seconds", 0.0)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
             raise FormatError(f"{path.name}: line {number}: not a step ({type(e).__name__}: {e})", field="log") from None
         if run > 0 and f.tokens > 0:
             steps.append(f)
             seconds.append(run)
             own.append(share)
     return steps, np.array(seconds), np.array(own)
+
+
+def _count(entry: dict[str, object], name: str) -> int:
+    value = entry[name]
+    if type(value) is not int or not 0 <= value < 2**53:            # what float64 can hold exactly
+        raise ValueError(f"{name} is {value!r}, not a count")
+    return value
+
+
+def _duration(entry: dict[str, object], name: str, absent: float | None) -> float:
+    value = entry[name] if absent is None else entry.get(name, absent)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} is {value!r}, not a number of seconds")
+    return float(value)
 
 
 def fit(steps: list[StepFeatures], seconds: np.ndarray, own: np.ndarray | None = None, seed: int = 0) -> Fit:

@@ -93,9 +93,13 @@ class MemoryExecutor:
         drawn: list[np.ndarray] = []
         n_ok = plan.n_new.copy()
         reads: dict[int, ReadResult] = {}
+        branch: dict[int, int] = {}
         states: list[tuple[int, int]] = []
         for i, row in enumerate(plan.rows.tolist()):
-            ids, ok, state = self._row(plan, i, self.rows[row])
+            fed, winner = self._path(plan, i, self.rows[row])
+            if winner >= 0:
+                branch[i] = winner
+            ids, ok, state = self._row(plan, i, self.rows[row], fed)
             drawn.append(ids)
             n_ok[i] = ok
             if plan.state_out is not None:
@@ -107,7 +111,7 @@ class MemoryExecutor:
         if plan.state_copies is not None:
             for src, dst in plan.state_copies.tolist():
                 self.state[dst] = self.state[src]
-        return StepResult(plan.step, Ragged.of(drawn), n_ok, reads)
+        return StepResult(plan.step, Ragged.of(drawn), n_ok, reads, branch=branch)
 
     def _tables(self, plan: StepPlan) -> None:
         for row in plan.leaves.tolist():
@@ -123,8 +127,31 @@ class MemoryExecutor:
             for i, row in enumerate(plan.rows.tolist()):
                 self.rows[row].tables[g] = np.concatenate([self.rows[row].tables[g], new.row(i)])
 
-    def _row(self, plan: StepPlan, i: int, row: _Row) -> tuple[np.ndarray, int, int]:
-        done, fed, guesses = int(plan.n_done[i]), plan.tokens.row(i), int(plan.n_guess[i])
+    def _path(self, plan: StepPlan, i: int, row: _Row) -> tuple[np.ndarray, int]:
+        """What a row feeds: its chain, or the branch (and its number) that the draws follow further."""
+        fed = plan.tokens.row(i)
+        branches = plan.branches
+        mine = [] if branches is None else np.flatnonzero(branches.row == i).tolist()
+        if branches is None or not mine:
+            return fed, -1
+        done = int(plan.n_done[i])
+        sure = fed[: len(fed) - int(plan.n_guess[i])]
+        h = int(hashes(sure, int(row.chain[done - 1]) if done else _START)[-1])
+        true: list[int] = []                                        # what will be drawn
+        for k in range(int(plan.n_guess[i])):
+            true.append(draw(h, row.init.seed, done + len(sure) + k, self._caps.vocabulary))
+            h = (h * _A + true[-1] + 1) & _MASK
+
+        def holds(ids: np.ndarray) -> int:
+            return int(np.cumprod(ids == np.array(true[: len(ids)])).sum())
+
+        best = max(mine, key=lambda j: holds(branches.ids.row(j)))
+        if holds(branches.ids.row(best)) <= holds(fed[len(sure) :]):
+            return fed, -1
+        return np.concatenate([sure, branches.ids.row(best)]), best
+
+    def _row(self, plan: StepPlan, i: int, row: _Row, fed: np.ndarray) -> tuple[np.ndarray, int, int]:
+        done, guesses = int(plan.n_done[i]), int(plan.n_guess[i]) - (int(plan.n_new[i]) - len(fed))
         if done + len(fed) - guesses > len(row.ids) or not np.array_equal(row.ids[done : done + len(fed) - guesses], fed[: len(fed) - guesses]):
             raise Corruption(f"{row.init.request_id}: the plan feeds other tokens than the row knows")
         if guesses:

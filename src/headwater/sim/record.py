@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.request import Output
 
 PERCENTILES = (50, 90, 95, 99)
@@ -29,6 +31,11 @@ class Objective:
 
     ttft: float = 2.0
     tpot: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("ttft", "tpot"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserInputError(f"--{name}: must be a number of seconds, got {getattr(self, name):g}", field=name)
 
 
 @dataclass(slots=True)

@@ -27,11 +27,26 @@ def text(report: RunReport) -> str:
               f"  prompt tokens {f.prompt_tokens}, cached {f.cached_tokens} (hit rate {100 * f.hit_rate:.1f} %), recomputed {report.recomputed}",
               f"  preempted {report.preempted}, blocks evicted {report.evicted}, partial blocks copied {report.copies}",
               f"  {report.steps} steps, executor busy {100 * report.busy:.0f} %; simulated in {report.wall:.1f} s"]
-    if report.cost_error:
+    if report.setting.get("costs") == "fitted":
         lines.append("  error of the cost model on held-out steps: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in report.cost_error.items()))
     else:
         lines.append("  costs are built-in round numbers, not a fit of this machine: compare settings, do not quote seconds")
     return "\n".join(lines)
+
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def check_outputs(json_file: Path | None, plot: Path | None) -> None:
+    """Before a long run: can its figures and its picture be written? Raises UserInputError naming the option."""
+    for option, path in (("json", json_file), ("plot", plot)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            wrong = "is a folder; name a file in it" if path.is_dir() else "its folder does not exist"
+            raise UserInputError(f"--{option} {path}: {wrong}", field=option)
+    if plot is not None:
+        if plot.suffix.lower() not in PICTURES:
+            raise UserInputError(f"--plot {plot}: a picture is a file that ends in {', '.join(PICTURES)}", field="plot")
+        _pyplot()
 
 
 def save_json(path: Path, body: object) -> None:

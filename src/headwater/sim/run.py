@@ -42,6 +42,12 @@ class Machine:
     block: int = BLOCK_TOKENS
     slots: int = 512
 
+    def __post_init__(self) -> None:
+        if not 0 < self.speed < np.inf:
+            raise UserInputError(f"--speed: must be a number above 0, got {self.speed:g}", field="speed")
+        if self.memory and self.block > self.memory:
+            raise UserInputError(f"--block: a block of {self.block:,} tokens is more than the memory of {self.memory:,}", field="block")
+
     def caps(self, trace: Trace) -> Caps:
         tokens = self.memory or int(trace.prompt.sum(dtype=np.int64) + trace.output.sum(dtype=np.int64)) + self.block * (len(trace) + 1)
         blocks = max(tokens // self.block, 1)

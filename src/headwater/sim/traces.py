@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -52,13 +52,16 @@ class Trace:
         """At most `limit` requests that arrive from `start` on, within `seconds`; times shifted so that the first window begins at 0."""
         end = math.inf if seconds is None else start + seconds
         keep = np.flatnonzero((self.time >= start) & (self.time < end))[:limit]
+        if not len(keep):
+            what = f"{start:g} s on" if seconds is None else f"{start:g} s to {end:g} s"
+            raise UserInputError(f"--start: {self.name} has no request from {what}; its last one arrives at {self.time[-1]:g} s", field="start")
         blocks = None if self.blocks is None else Ragged.of([self.blocks.row(i) for i in keep.tolist()])
         return replace(self, time=self.time[keep] - start, prompt=self.prompt[keep], output=self.output[keep], blocks=blocks)
 
     def scaled(self, lengths: float, time: float) -> Trace:
         """Lengths divided by `lengths` (at least 1 token), arrivals stretched by `time`; order, bursts and shared prefixes stay."""
-        if lengths < 1 or time <= 0:
-            raise UserInputError(f"--scale {lengths:g} must be at least 1 and --stretch {time:g} above 0", field="scale")
+        if not 1 <= lengths < math.inf or not 0 < time < math.inf:
+            raise UserInputError(f"--scale {lengths:g} must be a number of at least 1 and --stretch {time:g} one above 0", field="scale")
         block = max(int(self.hash_block / lengths), 1)
         shrink = self.hash_block / block if self.blocks is not None else lengths
         return replace(self, time=self.time * time, prompt=np.maximum(self.prompt / shrink, 1).astype(np.int32),
@@ -80,26 +83,34 @@ def _azure(path: Path) -> Trace:
     columns = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
     times: list[float] = []
     sizes: list[tuple[int, int]] = []
-    with path.open(encoding="utf-8", errors="replace", newline="") as f:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as f:
         reader = csv.DictReader(f)
-        if reader.fieldnames is None or any(c not in reader.fieldnames for c in columns):
-            raise FormatError(f"{path.name}: the first line must name the columns {', '.join(columns)}", field="trace")
-        for row in reader:
-            where = f"{path.name}: line {reader.line_num}"
-            try:
-                stamp = (row["TIMESTAMP"] or "").strip()
-                times.append(datetime.fromisoformat(stamp[:26]).timestamp())
-            except ValueError:
-                raise FormatError(f"{where}: TIMESTAMP {row['TIMESTAMP']!r} is not a date and time", field="trace") from None
-            sizes.append((_length(row["ContextTokens"], f"{where}: ContextTokens"), _length(row["GeneratedTokens"], f"{where}: GeneratedTokens")))
+        try:
+            if reader.fieldnames is None or any(c not in reader.fieldnames for c in columns):
+                raise FormatError(f"{path.name}: the first line must name the columns {', '.join(columns)}", field="trace")
+            for row in reader:
+                where = f"{path.name}: line {reader.line_num}"
+                times.append(_seconds(row["TIMESTAMP"], where))
+                sizes.append((_length(row["ContextTokens"], f"{where}: ContextTokens"), _length(row["GeneratedTokens"], f"{where}: GeneratedTokens")))
+        except csv.Error as e:
+            raise FormatError(f"{path.name}: line {reader.line_num + 1}: {e}", field="trace") from None
     return _trace(path.stem, np.array(times), sizes, None)
+
+
+def _seconds(stamp: str | None, where: str) -> float:
+    """A date and time as seconds; without a zone it is read as UTC, so that a change of the clocks where this runs moves no arrival."""
+    try:
+        when = datetime.fromisoformat((stamp or "").strip()[:26])
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise FormatError(f"{where}: TIMESTAMP {stamp!r} is not a date and time", field="trace") from None
 
 
 def _mooncake(path: Path, spread: bool) -> Trace:
     times: list[float] = []
     sizes: list[tuple[int, int]] = []
     blocks: list[np.ndarray] = []
-    with path.open(encoding="utf-8", errors="replace") as f:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as f:
         for number, line in enumerate(f, 1):
             if not line.strip():
                 continue
@@ -108,23 +119,35 @@ def _mooncake(path: Path, spread: bool) -> Trace:
                 entry = json.loads(line)
                 stamp, ids = float(entry["timestamp"]), entry["hash_ids"]
                 sizes.append((_length(entry["input_length"], f"{where}: input_length"), _length(entry["output_length"], f"{where}: output_length")))
-                blocks.append(np.array(ids, np.int64).astype(np.int32, casting="same_kind"))
+                blocks.append(_hash_ids(ids))
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as e:
                 if isinstance(e, FormatError):
                     raise
                 what = "needs timestamp, input_length, output_length and hash_ids"
                 raise FormatError(f"{where}: {what} ({type(e).__name__}: {e})", field="trace") from None
-            if blocks[-1].ndim != 1 or len(blocks[-1]) * HASH_BLOCK < sizes[-1][0] or not math.isfinite(stamp):
+            if not math.isfinite(stamp):
+                raise FormatError(f"{where}: timestamp {stamp} is not a number of milliseconds", field="trace")
+            if len(blocks[-1]) * HASH_BLOCK < max(sizes[-1][0], 1):      # an empty prompt counts as one token
                 raise FormatError(f"{where}: {len(blocks[-1])} hash ids cannot cover {sizes[-1][0]} tokens ({HASH_BLOCK} each)", field="trace")
             times.append(stamp / 1e3)
     time = np.array(times)
     return _trace(path.stem, _spread(time) if spread and times else time, sizes, blocks)
 
 
+def _hash_ids(ids: object) -> np.ndarray:
+    """int32[n]. Raises ValueError where one would be cut or wrapped: two blocks would become equal that are not."""
+    if not isinstance(ids, list) or not all(type(x) is int and -(2**31) <= x < 2**31 for x in ids):
+        raise ValueError(f"hash_ids must be a list of integers from {-(2**31)} to {2**31 - 1}")
+    return np.array(ids, np.int32)
+
+
 def _length(value: object, where: str) -> int:
+    """Tokens; from JSON an integer (3.0 is one), from CSV its digits."""
     try:
         n = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
+        if isinstance(value, bool) or (isinstance(value, float) and value != n):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
         raise FormatError(f"{where}: {value!r} is not a number of tokens", field="trace") from None
     if not 0 <= n <= _LONGEST:
         raise FormatError(f"{where}: {n} is not a number of tokens from 0 to {_LONGEST}", field="trace")
@@ -155,8 +178,10 @@ def _spread(time: np.ndarray) -> np.ndarray:
 def poisson(requests: int, rate: float, prompt: int, output: int, seed: int, shared: int = 0, bursts: float = 1.0) -> Trace:
     """Made-up arrivals: gaps gamma distributed with mean 1 / rate and squared coefficient of variation `bursts` (1 = Poisson); lengths log-normal
     (sigma 0.8) around the given medians; `shared` prompt tokens are the same for all."""
-    if requests < 1 or rate <= 0 or prompt < 1 or output < 1 or bursts <= 0:
-        raise UserInputError("--generate: requests, rate, prompt, output and bursts must be above 0", field="generate")
+    if requests < 1 or not 0 < rate < math.inf or prompt < 1 or output < 1 or not 0 < bursts < math.inf:
+        raise UserInputError("--generate: requests, rate, prompt, output and bursts must be numbers above 0", field="generate")
+    if max(100 * prompt, 100 * output, shared) > _LONGEST:          # lengths reach a hundred medians
+        raise UserInputError(f"--generate: prompt and output must be at most {_LONGEST // 100:,}, shared at most {_LONGEST:,}", field="generate")
     rng = np.random.default_rng(seed)
     time = np.cumsum(rng.gamma(1.0 / bursts, bursts / rate, requests))
     lengths = [np.clip(median * rng.lognormal(0.0, 0.8, requests), 1, 100 * median).astype(np.int32) for median in (prompt, output)]
@@ -164,7 +189,11 @@ def poisson(requests: int, rate: float, prompt: int, output: int, seed: int, sha
         return Trace("poisson", time, lengths[0], lengths[1])
     block = max(min(shared, 512), 1)
     head = shared // block
-    parts = [np.concatenate([np.arange(head), head + i * 4096 + np.arange(-(-int(n) // block))]).astype(np.int32) for i, n in enumerate(lengths[0])]
+    own = -(-lengths[0].astype(np.int64) // block)
+    begin = head + np.cumsum(own) - own                             # nobody else has these ids
+    if begin[-1] + own[-1] >= 2**31:
+        raise UserInputError(f"--generate: {requests} prompts have more blocks of {block} shared tokens than can be told apart", field="generate")
+    parts = [np.concatenate([np.arange(head), b + np.arange(n)]).astype(np.int32) for b, n in zip(begin.tolist(), own.tolist(), strict=True)]
     return Trace("poisson", time, lengths[0] + head * block, lengths[1], Ragged.of(parts), block)
 
 

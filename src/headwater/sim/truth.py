@@ -9,7 +9,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from headwater.engine.engine import Engine
 
 _AT_ONCE = 1e3                    # requests a second: all of them wait from the start
+_STRETCH = 100                    # virtual steps that take consecutive measured ratios
+_DRAWS = 9                        # virtual replays of one real one, each with its own draw of ratios; their median is the figure
 _KEYS = (("ttft", "p50"), ("ttft", "p95"), ("itl", "p50"), ("itl", "p95"))
 
 
@@ -105,27 +107,38 @@ def replay_real(engine: Engine, wanted: list[Request], progress: Callable[[int, 
 
 @dataclass(slots=True)
 class Measured:
-    """Costs as a machine showed them. ratios: seconds / prediction of measured steps, up to the knee and beyond it: a step draws one of its kind, so
-    that virtual steps scatter like real ones and the scheduler under test learns the same caution."""
+    """Costs as a machine showed them. ratios: seconds / prediction of measured steps in their order, up to the knee and beyond it, with the numbers
+    of the steps in at. A virtual step takes the ratio of its kind at a place that moves on with every step and jumps after a stretch (a moving block
+    bootstrap, Kuensch 1989): slow steps scatter and come in runs as on the machine, so that queues grow as they did and the scheduler under test
+    learns the same caution."""
 
     fit: Fit
     ratios: tuple[np.ndarray, np.ndarray]
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    at: tuple[np.ndarray, np.ndarray]
+    rng: np.random.Generator
+    place: int = 0
+    left: int = 0                                                   # steps until the next jump
 
     @classmethod
-    def of(cls, records: list[np.ndarray]) -> Measured:
+    def of(cls, records: list[np.ndarray], seed: int = 0) -> Measured:
         """From the log records of calibrations."""
         r = np.concatenate(records)
         steps = [StepFeatures(*x) for x in zip(*(r[n].tolist() for n in FEATURES), strict=True)]
         found = fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"] + np.median(np.concatenate([outside(x) for x in records])))
         ratio = r["step_seconds"] / np.maximum([found.cost.step_seconds(f) for f in steps], 1e-9)
         usual, big = ratio < 5, r["tokens"] > KNEE                  # the fit leaves the others out too
-        parts = [ratio[usual & kind] for kind in (~big, big)]
-        return cls(found, (parts[0], parts[1]))
+        at = [np.flatnonzero(usual & kind) for kind in (~big, big)]
+        return cls(found, (ratio[at[0]], ratio[at[1]]), (at[0], at[1]), np.random.default_rng(seed))
 
     def step_seconds(self, f: StepFeatures) -> float:
-        ratios = self.ratios[f.tokens > KNEE]
-        return self.fit.cost.step_seconds(f) * (float(ratios[self.rng.integers(len(ratios))]) if len(ratios) else 1.0)
+        kind = f.tokens > KNEE
+        ratios, at = self.ratios[kind], self.at[kind]
+        if not len(ratios):
+            return self.fit.cost.step_seconds(f)
+        if not self.left:
+            self.left, self.place = _STRETCH, int(self.rng.integers(max(int(a[-1]) + 1 for a in self.at if len(a))))
+        self.left, self.place = self.left - 1, self.place + 1
+        return self.fit.cost.step_seconds(f) * float(ratios[np.searchsorted(at, self.place - 1) % len(ratios)])
 
     def bound_seconds(self, f: StepFeatures) -> float:
         return self.fit.cost.bound_seconds(f)
@@ -198,9 +211,11 @@ def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sche
             wanted = requests(stretched, vocabulary, f"{load}/{r}.")
             real.append(replay_real(engine, wanted, tell(f"load {load:g}, replay {r + 1}")).figures())
             everything.append(measure(rate))
-            simulated.append(replay_simulated(engine, wanted, Measured.of(everything[-2:]), sched, evict)[0].figures())
+            around = [Measured.of(everything[-2:], draw) for draw in range(_DRAWS)]
+            simulated.append([replay_simulated(engine, wanted, measured, sched, evict)[0].figures() for measured in around])
         for name, key in _KEYS:
-            lines.append(Line(load, f"{name} {key}", *([getattr(f, name)[key] for f in figures] for figures in (real, simulated))))
+            lines.append(Line(load, f"{name} {key}", [getattr(f, name)[key] for f in real],
+                              [statistics.median(getattr(f, name)[key] for f in draws) for draws in simulated]))
     return Measured.of(everything).fit, lines
 
 

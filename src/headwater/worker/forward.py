@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from headwater.core.executor import Caps
-from headwater.kernels.program import Step
+from headwater.kernels.program import Replay, Step
 
 
 class Forward(Protocol):
@@ -17,6 +17,9 @@ class Forward(Protocol):
 
     def hidden(self, step: Step) -> np.ndarray:
         """-> float32[n_reads, dim], the final hidden rows at `step.reads`; keys, values and states of all tokens are written."""
+
+    def replay(self, rows: Replay) -> None:
+        """Recurrent states take in the first tokens of rows that the last step kept: the bits that running these tokens alone would leave."""
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         """float32[n, dim] -> float32[n, vocabulary], raw."""

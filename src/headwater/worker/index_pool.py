@@ -11,8 +11,10 @@ import mmap
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.kvspec import BLOCK_TOKENS, CacheGroup
-from headwater.kernels.program import Step
+from headwater.kernels.ops import Rope
+from headwater.kernels.program import Program, Step
 from headwater.kernels.select import Selection, SelectSpec
 from headwater.worker.kvpool import lazy_array
 
@@ -24,11 +26,27 @@ def index_slots(spec: SelectSpec, blocks: int, context: int) -> int:
     return max(blocks * BLOCK_TOKENS // spec.segment, context // spec.segment + 1)
 
 
-class IndexPool:
-    """group: number of the cache group; shape: the group itself. stats: int64[4], see `Selection`, over all steps; built: segments indexed."""
+def rope_of(program: Program, group: int) -> Rope | None:
+    """The rotary embedding of the queries of a cache group; None where they have none."""
+    made = {op.output: op for op in program.ops}
+    for op in program.ops:
+        if op.kind == "attend" and op.attrs["spec"].group == group:
+            maker = made[op.inputs[0].buffer]
+            return maker.attrs["spec"] if maker.kind == "rope" else None
+    return None
 
-    def __init__(self, spec: SelectSpec, group: int, shape: CacheGroup, blocks: int, context: int) -> None:
+
+class IndexPool:
+    """group: number of the cache group; shape: the group itself; rope: of its queries, for policies that move positions.
+
+    stats: int64[4], see `Selection`, over all steps; built: segments indexed.
+    """
+
+    def __init__(self, spec: SelectSpec, group: int, shape: CacheGroup, blocks: int, context: int, rope: Rope | None = None) -> None:
         self.spec, self.group = spec, group
+        if spec.moves and rope is None:
+            raise UserInputError("--attend: the model has no rotary embedding, and this policy moves positions", "attend")
+        self._rope = rope
         self.per = spec.segment // BLOCK_TOKENS
         self.stats = np.zeros(4, np.int64)
         self.built = 0
@@ -57,9 +75,13 @@ class IndexPool:
         rows = np.flatnonzero(counts)
         start = step.positions[step.row_start[:-1][rows]]
         end = start + counts[rows]
-        until = np.maximum(step.border, self.spec.first_selective).astype(np.int32)
+        border = 0 if self.spec.everywhere else step.border
+        until = np.broadcast_to(np.maximum(border, self.spec.first_selective), step.border.shape).astype(np.int32)
         if not self.spec.indexed:
-            return Selection(self.spec, self.group, until, self.index, np.full((len(counts), 0), -1, np.int32), NO_BUILDS, self.stats)
+            plain = Selection(self.spec, self.group, until, self.index, np.full((len(counts), 0), -1, np.int32), NO_BUILDS, self.stats)
+            if self._rope is not None:
+                plain.inv_freq, plain.interleaved = np.ascontiguousarray(self._rope.inv_freq, np.float32), self._rope.interleaved
+            return plain
         self._now += 1
         for row, a, b in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
             self.forget(table[row, a // BLOCK_TOKENS : (b - 1) // BLOCK_TOKENS + 1])

@@ -83,6 +83,34 @@ class Inputs:
         if p.allowed_token_ids is not None:
             self.allowed[row] = token_bits(p.allowed_token_ids, self.vocabulary)
 
+    def borrow(self, count: int) -> np.ndarray:
+        """int32[count] table rows that nobody has, until `give_back`."""
+        while len(self.known) - len(self.inits) < count:
+            self._grow()
+        return np.array([r for r in range(len(self.known)) if r not in self.inits][:count], np.int32)
+
+    def fork(self, parent: int, row: int) -> None:
+        """Everything of `parent` also for `row`: blocks, known tokens, sampling."""
+        self.inits[row] = self.inits[parent]
+        if parent in self.bias:
+            self.bias[row] = self.bias[parent]
+        if parent in self.allowed:
+            self.allowed[row] = self.allowed[parent]
+        for g, table in enumerate(self.tables):
+            table[row] = table[parent]
+            self.filled[g, row] = self.filled[g, parent]
+        n = int(self.known[parent])
+        self.history[row, :n] = self.history[parent, :n]
+        self.known[row] = n
+        for column in self.columns.values():
+            column[row] = column[parent]
+
+    def give_back(self, rows: np.ndarray) -> None:
+        """Rows that were borrowed are nobody's again."""
+        for row in rows.tolist():
+            for known in (self.inits, self.bias, self.allowed):
+                known.pop(row, None)
+
     def _grow(self) -> None:
         def twice(a: np.ndarray, fill: int = 0) -> np.ndarray:
             return np.concatenate([a, np.full_like(a, fill)])
@@ -108,7 +136,7 @@ class Inputs:
 
 
 def drop_rows(step: Step, drop: np.ndarray) -> Step:
-    """The step without rows `drop` and what is read of them; the other `reads` are renumbered."""
+    """The step without rows `drop` (none of `keep`) and what is read of them; the other `reads` and `keep` are renumbered."""
     keep = np.ones(len(step.row_start) - 1, bool)
     keep[drop] = False
     counts = np.diff(step.row_start)
@@ -122,7 +150,8 @@ def drop_rows(step: Step, drop: np.ndarray) -> Step:
 
     tables = [np.ascontiguousarray(t[keep]) for t in step.tables]
     return Step(step.tokens[kept], step.positions[kept], start, renumber[reads].astype(np.int32), tables,
-                rows(step.state_in), rows(step.state_out), rows(step.border))
+                rows(step.state_in), rows(step.state_out), rows(step.border),
+                None if step.keep is None else (np.cumsum(keep) - 1)[step.keep].astype(np.int32))
 
 
 def positions_of(plan: StepPlan) -> np.ndarray:

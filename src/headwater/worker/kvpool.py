@@ -44,21 +44,21 @@ def group_arrays(group: CacheGroup, blocks: int, maps: list[mmap.mmap]) -> KVArr
 
 
 class KVPool:
-    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`; state: float32[layers, 2 · slots, *shape] per recurrent state; slot
-    s + slots is where the runner keeps state s aside while guesses are verified (touched only then).
+    """kv: one KVArrays per cache group, in the order of `KVSpec.groups`, with `scratch` blocks behind those that the scheduler
+    gives out; state: float32[layers, slots, *shape] per recurrent state.
 
     Huge pages are asked for once a pool is really used: every layer has its own region, so the first token of a small run would zero two
     huge pages per layer, more time and memory than all its keys and values.
     """
 
-    def __init__(self, spec: KVSpec, blocks: tuple[int, ...], slots: int) -> None:
+    def __init__(self, spec: KVSpec, blocks: tuple[int, ...], slots: int, scratch: int = 0) -> None:
         self.spec = spec
         self.blocks = blocks
         self.slots = slots
         self._maps: list[mmap.mmap] = []
         self._huge = not hasattr(mmap, "MADV_HUGEPAGE")
-        self.kv = [group_arrays(g, n, self._maps) for g, n in zip(spec.groups, blocks, strict=True)]
-        self.state = StateArrays({s.name: lazy_array((s.layers, 2 * slots, *s.shape), np.float32, self._maps) for s in spec.states})
+        self.kv = [group_arrays(g, n + scratch, self._maps) for g, n in zip(spec.groups, blocks, strict=True)]
+        self.state = StateArrays({s.name: lazy_array((s.layers, slots, *s.shape), np.float32, self._maps) for s in spec.states})
 
     def used(self, highest_block: int) -> None:
         """A step touches blocks up to this one (blocks are given out from the lowest)."""

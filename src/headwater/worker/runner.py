@@ -12,9 +12,10 @@ import numpy as np
 from headwater.core.errors import HeadwaterError
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
-from headwater.kernels.program import Step
+from headwater.kernels.program import Replay
+from headwater.worker.branches import gather, spread
 from headwater.worker.forward import Forward
-from headwater.worker.inputs import Inputs, drop_rows, positions_of
+from headwater.worker.inputs import Inputs, drop_rows
 from headwater.worker.masks import Masks
 from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
 from headwater.worker.sampler import FAILURES, Sampler
@@ -98,24 +99,7 @@ class Runner:
         inputs.update(plan)
         if len(plan.copies):
             self.forward.copy_blocks(plan.copies)
-        draws, found = find_draws(plan), find_reads(plan, inputs)
-        where = sorted_once(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
-        step = whole = inputs.step(plan, where)
-        imported = self._import(plan) if self._imports else []
-        if imported:
-            step = drop_rows(step, np.array(imported))
-        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(plan.rows) + 1, np.int32))
-        result = StepResult(plan.step, nothing, plan.n_new.astype(np.int32, copy=True))
-        if len(step.tokens):
-            guessed = self._keep_states(plan)
-            hidden = self.forward.hidden(step)
-            if found:
-                result.reads = serve_reads(found, inputs, plan, self.forward, hidden, where)
-            if len(draws.sampled):
-                if len(where) != len(draws.at):
-                    hidden = hidden[np.searchsorted(where, draws.at)]
-                result.tokens = self._draw(plan, draws, hidden, result)
-            self._replay(whole, plan, guessed, result)
+        result = self._run_rows(plan) if plan.branches is None else self._run_tree(plan)
         if self.forced:
             self._force(plan, result)
         if plan.state_copies is not None and len(plan.state_copies):
@@ -125,30 +109,67 @@ class Runner:
         result.seconds = time.perf_counter() - began
         return result
 
-    def _keep_states(self, plan: StepPlan) -> np.ndarray:
-        """Copy the recurrent states of rows with guesses aside, before they run over guesses that may be wrong; -> those plan rows."""
-        if plan.state_in is None or plan.state_out is None or not plan.n_guess.any():
-            return NO_ROWS
-        guessed = np.flatnonzero(plan.n_guess)
-        aside = plan.state_out[guessed] + self.forward.caps.slots
-        self.forward.copy_states(np.stack([plan.state_in[guessed], aside], axis=1))
-        return guessed
+    def _run_rows(self, plan: StepPlan) -> StepResult:
+        """Compute, read, draw, verify; states take in what held."""
+        result, guessed = self._compute(plan)
+        if len(guessed):
+            self._take_in(plan, guessed, np.arange(len(guessed)), result)
+        return result
 
-    def _replay(self, step: Step, plan: StepPlan, guessed: np.ndarray, result: StepResult) -> None:
-        """Rows with a refused guess run their accepted tokens again from the state kept aside: the same sequential update, the same bits."""
-        rows = guessed[result.n_ok[guessed] < plan.n_new[guessed]]
-        if not len(rows):
-            return
-        assert plan.state_out is not None
-        counts = result.n_ok[rows]
-        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        at = np.arange(start[-1]) + np.repeat(plan.tokens.start[rows] - start[:-1], counts)
-        slots = plan.state_out[rows]
+    def _run_tree(self, plan: StepPlan) -> StepResult:
+        """Branches run as rows beside their owners; of each owner the path that holds longest stays."""
+        fan = spread(plan, self.inputs, self.forward.caps.blocks)
+        try:
+            if len(fan.copies):
+                self.forward.copy_blocks(fan.copies)
+            result, guessed = self._compute(fan.plan)
+        except BaseException:
+            self.inputs.give_back(fan.plan.rows[len(plan.rows) :])
+            raise
+        best, copies = gather(fan, result, self.inputs)
         began = time.perf_counter()
-        self.forward.hidden(Step(
-            plan.tokens.flat[at], positions_of(plan)[at], start, np.zeros(0, np.int32), [np.ascontiguousarray(t[rows]) for t in step.tables],
-            (slots + self.forward.caps.slots).astype(np.int32), slots, None if step.border is None else step.border[rows],
-        ))
+        if len(copies):
+            self.forward.copy_blocks(copies)
+        result.rollback_seconds += time.perf_counter() - began
+        if len(guessed):
+            owners = np.flatnonzero(plan.n_guess)
+            self._take_in(plan, owners, np.searchsorted(guessed, best[owners]), result)
+        return result
+
+    def _compute(self, plan: StepPlan) -> tuple[StepResult, np.ndarray]:
+        """-> (what came of it, plan rows whose recurrent state is as it was before the step, their inputs kept by the model)."""
+        inputs = self.inputs
+        draws, found = find_draws(plan), find_reads(plan, inputs)
+        where = sorted_once(np.concatenate([draws.at, *wanted_tokens(found, inputs)])).astype(np.int32)
+        step = inputs.step(plan, where)
+        nothing = Ragged(np.zeros(0, np.int32), np.zeros(len(plan.rows) + 1, np.int32))
+        result = StepResult(plan.step, nothing, plan.n_new.astype(np.int32, copy=True))
+        guessed = NO_ROWS if plan.state_out is None else np.flatnonzero(plan.n_guess)
+        if len(guessed):
+            assert plan.state_out is not None
+            step.keep = guessed.astype(np.int32)
+            step.state_out = plan.state_out.copy()
+            step.state_out[guessed] = -1
+        imported = self._import(plan) if self._imports else []
+        if imported:
+            step = drop_rows(step, np.array(imported))
+        if not len(step.tokens):
+            return result, NO_ROWS
+        hidden = self.forward.hidden(step)
+        if found:
+            result.reads = serve_reads(found, inputs, plan, self.forward, hidden, where)
+        if len(draws.sampled):
+            if len(where) != len(draws.at):
+                hidden = hidden[np.searchsorted(where, draws.at)]
+            result.tokens = self._draw(plan, draws, hidden, result)
+        return result, guessed
+
+    def _take_in(self, plan: StepPlan, rows: np.ndarray, kept: np.ndarray, result: StepResult) -> None:
+        """The recurrent states of plan rows `rows` go on over their accepted tokens: the same sequential update, the same bits. kept: int[rows],
+        under which number the model kept the path that counts."""
+        assert plan.state_in is not None and plan.state_out is not None
+        began = time.perf_counter()
+        self.forward.replay(Replay(kept.astype(np.int32), result.n_ok[rows], plan.state_in[rows], plan.state_out[rows]))
         result.rollback_seconds += time.perf_counter() - began
 
     def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:

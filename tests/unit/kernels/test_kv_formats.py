@@ -19,6 +19,7 @@ from headwater.kernels.program import Step
 needs_native = pytest.mark.skipif(not native.available(), reason="needs the native module")
 LAYER = Attend(group=0, layer=0, heads=6, kv_heads=2, head_dim=64, scale=0.125)
 FOUR_BITS = ["fp4", "int4"]
+ROTATED = ["q8r", "fp4r", "int4r"]
 
 
 def one_row(n: int, spec: Attend = LAYER, seed: int = 0) -> tuple[Step, np.ndarray, np.ndarray, np.ndarray]:
@@ -30,7 +31,7 @@ def one_row(n: int, spec: Attend = LAYER, seed: int = 0) -> tuple[Step, np.ndarr
 
 
 @needs_native
-@pytest.mark.parametrize("format", FOUR_BITS)
+@pytest.mark.parametrize("format", [*FOUR_BITS, *ROTATED])
 @pytest.mark.parametrize("head_dim", [32, 64, 96, 128, 256])
 def test_codes_and_answers_are_those_of_the_definition(format: str, head_dim: int) -> None:
     spec = replace(LAYER, head_dim=head_dim, scale=head_dim**-0.5 / 8)
@@ -43,7 +44,7 @@ def test_codes_and_answers_are_those_of_the_definition(format: str, head_dim: in
 
 
 @needs_native
-@pytest.mark.parametrize("format", FOUR_BITS)
+@pytest.mark.parametrize("format", [*FOUR_BITS, *ROTATED])
 def test_pieces_store_and_answer_like_the_whole(format: str) -> None:
     step, q, k, v = one_row(200)
     whole = reference.new_cache(1, 13, 2, 64, format)
@@ -102,6 +103,27 @@ def test_a_broken_number_is_not_lost(format: str, poison: float) -> None:
     k[3, 5] = poison
     out = attention.attend(step, reference.new_cache(1, 2, 2, 64, format), LAYER, q, k, v)
     assert np.isfinite(out[:3]).all() and np.isnan(out[3:, : 3 * 64]).all()
+
+
+@pytest.mark.parametrize("head_dim", [16, 48, 64, 128])
+def test_the_rotation_is_its_own_inverse_and_keeps_lengths(head_dim: int) -> None:
+    x = np.random.default_rng(0).normal(size=(5, head_dim))
+    y = kv_formats.hadamard(x)
+    np.testing.assert_allclose(kv_formats.hadamard(y), x, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(y, axis=1), np.linalg.norm(x, axis=1))
+    assert np.allclose(np.abs(kv_formats.hadamard(np.eye(head_dim))[np.eye(head_dim) > 0]), (head_dim & -head_dim) ** -0.5)
+
+
+@pytest.mark.parametrize("format", ["q8r", "int4r"])
+def test_a_channel_that_stands_out_costs_a_rotated_format_less(format: str) -> None:
+    x = np.random.default_rng(1).normal(size=(200, 64)).astype(np.float32)
+    x[:, 7] += 60                                                   # what a key bias makes
+    errors = []
+    for name in (format[:-1], format):
+        block = np.zeros((200, kv_formats.block_bytes(name, 64)), np.uint8)
+        kv_formats.put(block, name, 3, x, key=True)
+        errors.append(np.square(kv_formats.get(block, name, 3, 64, key=True) - x).mean())
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_heads_of_a_width_that_a_format_cannot_hold_are_refused() -> None:

@@ -30,6 +30,7 @@ from headwater.model.load.hub_config import config_from_hub
 from headwater.model.load.safetensors import open_safetensors
 from headwater.model.load.tensors import Container, FileTensors, Matrix, MatrixPart
 from headwater.model.plan import QUANTISED_AS, WEIGHT_OPTIONS, MemoryPlan, packed_nbytes, packed_type, plan_program, vector_bytes
+from headwater.model.stretch import stretched
 
 Progress = Callable[[int, int, str], None]
 STRIP_ROWS = 4096
@@ -84,11 +85,22 @@ class Source:
         self.file.close()
 
 
-def open_source(path: str | Path | Sequence[str | Path]) -> Source:
+def open_source(path: str | Path | Sequence[str | Path], rope_scaling: str = "") -> Source:
     """Open a .gguf file (or its parts in order), a .safetensors model's folder, or a file inside such a folder.
 
+    rope_scaling: `METHOD:factor=F` for a context beyond the model's own (`model/stretch.py`); empty = as the file says.
     Raises FormatError or UserInputError, one line, for anything that is not a supported model.
     """
+    source = _open(path)
+    try:
+        source.config = stretched(source.config, rope_scaling)
+    except BaseException:
+        source.file.close()
+        raise
+    return source
+
+
+def _open(path: str | Path | Sequence[str | Path]) -> Source:
     paths = [Path(path)] if isinstance(path, str | Path) else [Path(p) for p in path]
     if not paths:
         raise UserInputError("model: no file given", field="model")
@@ -118,14 +130,17 @@ def _open_folder(folder: Path) -> Source:
     return Source(file, config, TokenizerSource("hub", folder=folder), described.generation)
 
 
-def plan_model(path: str | Path | Sequence[str | Path], weights: str = "as-is", kv_format: str = "f16") -> MemoryPlan:
+def plan_model(
+    path: str | Path | Sequence[str | Path], weights: str = "as-is", kv_format: str = "f16", rope_scaling: str = "",
+) -> MemoryPlan:
     """The memory plan of a model without loading it; every tensor is checked on the way."""
-    with open_source(path) as source:
+    with open_source(path, rope_scaling) as source:
         return _check(source, weights, kv_format)[1]
 
 
 def load_model(
     path: str | Path | Sequence[str | Path], weights: str = "as-is", progress: Progress | None = None, kv_format: str = "f16",
+    rope_scaling: str = "",
 ) -> Model:
     """Load a model into packed weights and a recorded program.
 
@@ -133,7 +148,7 @@ def load_model(
     progress: called as progress(bytes done, bytes in all, tensor name).
     Raises FormatError or UserInputError, one line naming the file and the tensor or key.
     """
-    with open_source(path) as source:
+    with open_source(path, rope_scaling) as source:
         return load_source(source, weights, progress, kv_format)
 
 

@@ -1,19 +1,21 @@
 """Room `attend`: which cached positions a generated token attends to. A lossy room: at full budget a resident is dense, bit for bit.
 
-Queries of a request's own prompt are dense; those from the first generated token on select. What they read is a function of absolute
-positions, so that chunks, forks, preemption and the cache change nothing. Keys and values that they write are never shared.
+Most residents select for what a request generates: queries of its own prompt are dense; those from the first generated token on select. Patterns
+are for prompts: these are read in part, what is generated reads everything. What is read is a function of absolute positions, so that chunks,
+forks, preemption and the cache change nothing. Keys and values of generated tokens are never shared, those of prompts under the policy's name.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from headwater.kernels.pattern import PatternSpec
 from headwater.kernels.select import SelectSpec
 
 
 class AttendPolicy(Protocol):
-    def selection(self) -> SelectSpec | None:
-        """What the kernels are asked for; None = everything is read."""
+    def selection(self) -> SelectSpec | PatternSpec | None:
+        """What the kernels are asked for: of generated tokens, or (PatternSpec) of prompts; None = everything is read."""
 
 
 def share(name: str, value: float) -> float:
@@ -32,4 +34,27 @@ def positions(name: str, value: int, least: int = 0, most: int = 1 << 24, multip
     if not least <= value <= most or value % multiple:
         of = f"a multiple of {multiple} " if multiple > 1 else ""
         raise UserInputError(f"--attend: {name}={value}: {of}between {least:,} and {most:,}", field="attend")
+    return value
+
+
+def frame(tile: int, block: int, queries: int, sinks: int, local: int, dense_layers: int) -> dict[str, int]:
+    """Fields of a PatternSpec: what all residents for prompts have. Raises UserInputError naming the parameter and its bounds."""
+    from headwater.core.errors import UserInputError
+
+    positions("tile", tile, 256, 4096, 256)
+    positions("queries", queries, 1, min(64, tile // 16))
+    positions("block", block, 16, 256, 16)
+    rows = max(block, 64)
+    if tile % rows:
+        raise UserInputError(f"--attend: block={block}: must divide tile={tile}", field="attend")
+    return {"tile": tile, "block": block, "rows": rows, "queries": queries, "sinks": positions("sinks", sinks), "local": positions("local", local),
+            "dense_layers": positions("dense_layers", dense_layers)}
+
+
+def number(name: str, value: float) -> float:
+    """A finite number of at least 0. Raises UserInputError otherwise."""
+    from headwater.core.errors import UserInputError
+
+    if not 0 <= value < float("inf"):
+        raise UserInputError(f"--attend: {name}={value:g}: a number of at least 0", field="attend")
     return value

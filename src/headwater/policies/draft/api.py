@@ -9,9 +9,18 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 
+class Branch(NamedTuple):
+    """Another way on: ids int32[k], from the row's next token on, alike with the draft's until it leaves it. share: of what the drafter knows to have
+    left the draft at that place, the part that went this way, 0..1."""
+
+    ids: np.ndarray
+    share: float
+
+
 @dataclass(slots=True)
 class Draft:
-    """ids: int32[k], the guessed continuation. match: how many tokens of context agreed, the drafter's own measure of confidence (0 = none).
+    """ids: int32[k], the guessed continuation; branches beside it, best first. match: how many tokens of context agreed, the drafter's own measure
+    of confidence (0 = none).
 
     source: under which name it is counted (`ngram`, `suffix`, `ssr_prefix`, `ssr_suffix`, `forced`, `model`).
     """
@@ -19,6 +28,7 @@ class Draft:
     ids: np.ndarray
     match: int = 0
     source: str = "other"
+    branches: tuple[Branch, ...] = ()
 
 
 NOTHING = Draft(np.zeros(0, np.int32))

@@ -6,7 +6,7 @@ import numpy as np
 
 from headwater.core.registry import register
 from headwater.kernels.history import LONGEST, TokenHistory
-from headwater.policies.draft.api import Draft
+from headwater.policies.draft.api import Branch, Draft
 
 
 @dataclass(slots=True)
@@ -24,15 +24,19 @@ class SuffixDraft:
     """Longest suffix match over this row (prompt and output) and over finished outputs; the longer match wins, this row on ties.
 
     Source: Oliaro et al., "SuffixDecoding" (2411.04975); here the longest match among the newest occurrences instead of a counted tree.
-    A long match drafts long: at most `factor` times the matched length plus `offset`.
+    A long match drafts long: at most `factor` times the matched length plus `offset`. As a tree, the ways on that other occurrences took are drafted
+    beside the chain, those that most of them took first.
 
-    history: tokens of past outputs kept per tenant. tenants: how many tenants' histories are kept; the one used longest ago leaves.
+    history: tokens of past outputs kept per tenant. tenants: how many tenants' histories are kept; the one used longest ago leaves. tree: whether
+    branches are drafted; branches: at most so many beside the chain.
     """
 
     history: int = 1_000_000
     tenants: int = 16
     factor: float = 2.0
     offset: int = 1
+    tree: bool = False
+    branches: int = 3
     _rows: dict[int, _Row] = field(default_factory=dict, init=False, repr=False)
     _past: dict[str, TokenHistory] = field(default_factory=dict, init=False, repr=False)
 
@@ -65,7 +69,12 @@ class SuffixDraft:
             others, longer = past.find(tail, most)
             if longer > match:
                 ids, match = others, longer
-        return Draft(ids[: int(self.factor * match) + self.offset], match, "suffix")
+        ids = ids[: int(self.factor * match) + self.offset]
+        if not self.tree or not len(ids):
+            return Draft(ids, match, "suffix")
+        known = [h.occurrences(tail, len(ids)) for h in (r.local, past) if h is not None]
+        following, matches = (np.concatenate(parts) for parts in zip(*known, strict=True))
+        return Draft(ids, match, "suffix", leaving(ids, following[2 * matches >= match], self.branches))
 
     def end(self, row: int) -> None:
         r = self._rows.pop(row, None)
@@ -77,3 +86,17 @@ class SuffixDraft:
             del self._past[next(iter(self._past))]
         past.begin()
         past.extend(np.concatenate(r.drawn).astype(np.int32))
+
+
+def leaving(chain: np.ndarray, following: np.ndarray, most: int) -> tuple[Branch, ...]:
+    """The ways on that leave int32[n] `chain`, by how many of int32[k, n] `following` (padded with -1) took them; at most `most`. Of those that
+    leave at the same place with the same token the first counts."""
+    same = np.cumprod(following == chain, axis=1).sum(axis=1)       # where each leaves
+    ways: dict[tuple[int, int], list[int]] = {}
+    left: dict[int, int] = {}
+    for i, at in enumerate(same.tolist()):
+        if at < len(chain) and following[i, at] >= 0:
+            ways.setdefault((at, int(following[i, at])), []).append(i)
+            left[at] = left.get(at, 0) + 1
+    best = sorted(ways.items(), key=lambda w: (-len(w[1]), w[0][0]))[:most]
+    return tuple(Branch(following[rows[0]][following[rows[0]] >= 0], len(rows) / left[at]) for (at, _), rows in best)

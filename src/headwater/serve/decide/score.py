@@ -18,6 +18,7 @@ from headwater.serve.context import new_id, server_of
 from headwater.serve.decide.run import decide_many, read
 from headwater.serve.errors import json_response
 from headwater.serve.jsonbody import JsonRoute
+from headwater.serve.offloop import off_loop, size_of
 from headwater.serve.schema.common import Int, Wire
 from headwater.serve.sse import unless_client_leaves
 
@@ -96,7 +97,7 @@ async def score(request: Request, body: ScoreRequest) -> Response:
     server.admit()
     if body.text_1 is not None or body.text_2 is not None:
         return json_response(await unless_client_leaves(request, _pairs(server, model, body)), headers=headers)
-    return json_response(await unless_client_leaves(request, _labels(server, model, body)), headers=headers)
+    return json_response(await unless_client_leaves(request, _labels(server, model, body, size_of(request))), headers=headers)
 
 
 async def _pairs(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]:
@@ -114,7 +115,7 @@ async def _pairs(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]:
     return {"id": new_id("score"), "object": "list", "model": model, "data": data, "usage": usage}
 
 
-async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]:
+async def _labels(server: Any, model: str, body: ScoreRequest, size: int) -> dict[str, Any]:
     front = server.front
     if body.query is None or not body.items or not body.label_token_ids:
         missing = next(n for n in ("query", "items", "label_token_ids") if not getattr(body, n))
@@ -127,7 +128,7 @@ async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]
     if len(set(labels)) != len(labels):
         raise UserInputError("label_token_ids: an id is there twice", field="label_token_ids")
     items: list[Any] = [body.items] if isinstance(body.items, str) else list(body.items)
-    as_ids = [_ids(front, body.query, x, body.item_first, f"items[{i}]") for i, x in enumerate(items)]
+    as_ids = await off_loop(size, _all_ids, front, body.query, items, body.item_first)
     for i, ids in enumerate(as_ids):
         if not 0 < len(ids) <= context:
             raise ContextLengthError(f"items[{i}]: query and item are {len(ids):,} tokens, the context holds 1 to {context:,}", field=f"items[{i}]")
@@ -149,6 +150,10 @@ async def _labels(server: Any, model: str, body: ScoreRequest) -> dict[str, Any]
     total = sum(len(x) for x in as_ids)
     usage = {"prompt_tokens": total, "total_tokens": total, "x_prompt_tokens_computed": sum(v.computed for v in values)}
     return {"object": "scoring", "model": model, "scores": scores, "usage": usage}
+
+
+def _all_ids(front: Any, query: str | list[int], items: list[Any], item_first: bool) -> list[np.ndarray]:
+    return [_ids(front, query, x, item_first, f"items[{i}]") for i, x in enumerate(items)]
 
 
 def _ids(front: Any, query: str | list[int], item: str | list[int], item_first: bool, where: str) -> np.ndarray:

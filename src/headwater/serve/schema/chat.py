@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PrivateAttr
 
 from headwater.core.errors import UserInputError
+from headwater.core.params import MAX_LOGPROBS
 from headwater.serve.schema.common import GenerationFields, Int, Wire
 
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -78,7 +79,7 @@ def parsed_arguments(arguments: str | dict[str, Any], where: str) -> dict[str, A
 
 
 class FunctionTool(Wire):
-    name: str
+    name: str = Field(min_length=1)
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -126,4 +127,6 @@ class ChatRequest(GenerationFields):
     def wanted_logprobs(self) -> int | None:
         if self.top_logprobs is not None and not self.logprobs:
             raise UserInputError("top_logprobs: needs logprobs: true", field="top_logprobs")
+        if self.top_logprobs is not None and not 0 <= self.top_logprobs <= MAX_LOGPROBS:
+            raise UserInputError(f"top_logprobs: must be an integer from 0 to {MAX_LOGPROBS}, got {self.top_logprobs}", field="top_logprobs")
         return (self.top_logprobs or 0) if self.logprobs else None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from headwater.core.errors import UserInputError
-from headwater.core.params import MAX_LOGPROBS, SamplingParams
+from headwater.core.params import SamplingParams
 from headwater.engine.client import Grammar
 
 # fields that would change the answer and that we cannot honour: refused by name, not ignored
@@ -26,10 +26,17 @@ REFUSED = {
     "function_call": "use tool_choice",
     "audio": "text only",
     "prediction": "not offered",
+    "chat_template": "templates are chosen where the server is started, by --chat-template",
+    "truncate_prompt_tokens": "prompts are never cut",
+    "guided_whitespace_pattern": "not offered",
+    "logits_processors": "not offered",
+    "web_search_options": "not offered",
+    "background": "answers are not computed behind a closed connection",
+    "echo": "offered by /v1/completions",
 }
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "best_of": (1,), "use_beam_search": (False,), "length_penalty": (1, 1.0), "mirostat": (0,), "typical_p": (1, 1.0), "tfs_z": (1, 1.0),
-    "dry_multiplier": (0, 0.0), "xtc_probability": (0, 0.0), "bad_words": ([],),
+    "dry_multiplier": (0, 0.0), "xtc_probability": (0, 0.0), "bad_words": ([],), "background": (False,), "echo": (False,), "logits_processors": ([],),
 }
 
 
@@ -140,8 +147,6 @@ class GenerationFields(Wire):
             if not key.isdecimal():
                 raise UserInputError(f"logit_bias.{key}: keys are token ids", field="logit_bias")
             bias[int(key)] = value
-        if logprobs is not None and logprobs > MAX_LOGPROBS:
-            raise UserInputError(f"top_logprobs: at most {MAX_LOGPROBS}, got {logprobs}", field="top_logprobs")
         return SamplingParams(
             **given, max_tokens=max_tokens, logprobs=logprobs, prompt_logprobs=prompt_logprobs, logit_bias=bias, ignore_eos=self.ignore_eos,
             include_stop_str_in_output=self.include_stop_str_in_output, skip_special_tokens=self.skip_special_tokens,

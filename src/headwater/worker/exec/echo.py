@@ -10,7 +10,8 @@ import numpy as np
 
 from headwater.core.executor import Caps
 from headwater.core.kvspec import BLOCK_TOKENS, CacheGroup, KVSpec, StateSpec
-from headwater.kernels.program import Step
+from headwater.kernels.program import Replay, Step
+from headwater.worker.branches import SCRATCH_BLOCKS
 
 ECHO_VOCABULARY = 320                                               # 256 bytes, then special tokens
 ECHO_EOS = 256
@@ -40,8 +41,9 @@ class EchoForward:
         spec = echo_spec(window, state)
         name = f"echo/window={window}/state={int(state)}/eos={eos_rate}"
         self.caps = Caps(spec, (blocks,) * len(spec.groups), slots, context, ECHO_VOCABULARY, name)
-        self._kv = [np.full(n * BLOCK_TOKENS, _EMPTY) for n in self.caps.blocks]
-        self._state = np.full(2 * slots, _EMPTY)
+        self._kv = [np.full((n + SCRATCH_BLOCKS) * BLOCK_TOKENS, _EMPTY) for n in self.caps.blocks]
+        self._state = np.full(slots, _EMPTY)
+        self._kept: list[np.ndarray] = []
         self._ids = mix(np.arange(1, ECHO_VOCABULARY + 1, dtype=np.uint64) * _U(0x9E3779B97F4A7C15))
         printable = np.zeros(ECHO_VOCABULARY, np.float32)
         printable[32:127] = 8.0                                     # readable text most of the time
@@ -55,6 +57,7 @@ class EchoForward:
     def hidden(self, step: Step) -> np.ndarray:
         """float32[n_reads, 4]: the 64-bit hash of each read token in four exact 16-bit pieces."""
         token_hash = mix((step.tokens.astype(np.uint64) << _U(32)) ^ step.positions.astype(np.uint64) ^ _U(0x5851F42D4C957F2D))
+        self._kept = [] if step.keep is None else [token_hash[step.row_start[r] : step.row_start[r + 1]] for r in step.keep.tolist()]
         seen = np.zeros(len(step.tokens), np.uint64)
         rows = [slice(int(a), int(b)) for a, b in zip(step.row_start[:-1], step.row_start[1:], strict=True)]
         for g, group in enumerate(self.caps.spec.groups):
@@ -87,15 +90,23 @@ class EchoForward:
     def _advance(self, step: Step, row: int, tokens: np.ndarray) -> np.ndarray:
         """Chain hash in token order, from the row's slot and back into it."""
         assert step.state_in is not None and step.state_out is not None
-        slot = int(step.state_in[row])
+        out = self._chain(int(step.state_in[row]), tokens)
+        if step.state_out[row] >= 0:
+            self._state[step.state_out[row]] = out[-1]
+        return out
+
+    def _chain(self, slot: int, tokens: np.ndarray) -> np.ndarray:
+        """The state after each of the tokens."""
         state = self._state[slot : slot + 1].copy() if slot >= 0 else np.zeros(1, np.uint64)
         out = np.empty_like(tokens)
         for i in range(len(tokens)):
             state = mix(state ^ tokens[i : i + 1])
             out[i] = state[0]
-        if step.state_out[row] >= 0:
-            self._state[step.state_out[row]] = state[0]
         return out
+
+    def replay(self, rows: Replay) -> None:
+        for r, n, source, target in zip(rows.which.tolist(), rows.counts.tolist(), rows.state_in.tolist(), rows.state_out.tolist(), strict=True):
+            self._state[target] = self._chain(source, self._kept[r][:n])[-1]
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         pieces = hidden.astype(np.uint64) << (np.arange(4, dtype=np.uint64) * _U(16))

@@ -6,7 +6,7 @@ import numpy as np
 
 from headwater.core.executor import Caps
 from headwater.core.kvspec import CacheGroup, KVSpec
-from headwater.kernels.program import Step
+from headwater.kernels.program import Replay, Step
 
 
 class NullForward:
@@ -18,6 +18,9 @@ class NullForward:
 
     def hidden(self, step: Step) -> np.ndarray:
         return np.zeros((len(step.reads), 1), np.float32)
+
+    def replay(self, rows: Replay) -> None:
+        """There is no state."""
 
     def logits(self, hidden: np.ndarray) -> np.ndarray:
         if len(self._rows) < len(hidden):

@@ -43,6 +43,7 @@ void check_shapes(const Step& step, const KVGroup& kv, const AttendSpec& spec) {
   if (kv.kv_heads != spec.kv_heads || kv.head_dim != spec.head_dim) fail("the cache was made for other heads than the layer's");
   if (spec.layer < 0 || spec.layer >= kv.layers) fail("layer " + std::to_string(spec.layer) + " is outside the cache");
   if (kv.format < 0 || kv.format >= kFormats) fail("unknown cache format " + std::to_string(kv.format));
+  if (kv.rotated && (spec.head_dim % 16 || spec.head_dim > kWidestRotated)) fail("rotated formats want a head_dim that is a multiple of 16 up to 1,024");
   if (kv.format >= kFp4 && spec.head_dim % 32) fail("formats of four bits want a head_dim that is a multiple of 32");
   if (spec.window < 0) fail("window is negative");
   if (step.n_rows > 0 && (step.row_start[0] != 0 || step.row_start[step.n_rows] != step.n_tokens)) fail("row_start does not span the tokens");
@@ -198,15 +199,21 @@ float* thread_scratch(int slot, size_t floats) {
 
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
                      const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
-                     const int32_t* until, float skip, int64_t* stats) {
+                     const int32_t* until, float skip, int64_t* stats, const int32_t* from) {
   check_shapes(step, kv, spec);
   if (step.n_tokens == 0) return;
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
                       (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim), skip, stats};
   std::vector<RowSpan> spans = spans_of(step, kv, spec);
   store(pool, job);
-  if (until) {
-    for (RowSpan& s : spans) s.count = std::clamp(until[s.row] - s.position, 0, s.count);
+  if (until || from) {
+    for (RowSpan& s : spans) {
+      if (until) s.count = std::clamp(until[s.row] - s.position, 0, s.count);
+      const int before = from ? std::clamp(from[s.row] - s.position, 0, s.count) : 0;
+      s.token += before;
+      s.position += before;
+      s.count -= before;
+    }
     spans.erase(std::remove_if(spans.begin(), spans.end(), [](const RowSpan& s) { return s.count == 0; }), spans.end());
     if (spans.empty()) return;
   }

@@ -17,6 +17,17 @@ namespace hw {
 // 32. Codes of four bits: in each run of sixteen numbers byte i holds number i (low half) and number i + 8.
 enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kFormats = 4 };
 
+// Python's format numbers: these, plus kRotated where keys and values are rotated.
+constexpr int kRotated = 16;
+constexpr int kWidestRotated = 1024;  // head_dim
+
+// Splits such a number; false if there is no such format.
+static inline bool set_format(KVGroup& group, int number) {
+  group.format = number & ~kRotated;
+  group.rotated = (number & kRotated) != 0;
+  return number >= 0 && group.format < kFormats;
+}
+
 constexpr int kChunkTokens = 256;
 constexpr int kChunkBlocks = kChunkTokens / kBlockTokens;
 constexpr int kQ8Channels = 32;  // channels of a token that share one scale in format q8
@@ -95,11 +106,11 @@ static inline size_t attend_scratch(int rows, int padded) {
 float* thread_scratch(int slot, size_t floats);
 
 // attend() that also returns the natural log-sum-exp of every (token, head) when lse is not null. until [n_rows], if given: tokens from that
-// position on are stored and do not attend. skip, stats: see AttendJob. Throws std::invalid_argument naming the row and position when the table lacks a block that a
-// query may see.
+// position on are stored and do not attend. skip, stats: see AttendJob. from [n_rows], if given: tokens before that position are stored and do not
+// attend. Throws std::invalid_argument naming the row and position when the table lacks a block that a query may see.
 void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const float* q, int64_t q_stride,
                      const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride, float* lse,
-                     const int32_t* until = nullptr, float skip = 0.0f, int64_t* stats = nullptr);
+                     const int32_t* until = nullptr, float skip = 0.0f, int64_t* stats = nullptr, const int32_t* from = nullptr);
 
 // k, v: whole caches. Copies blocks in every layer; pairs[2i] -> pairs[2i + 1], in order.
 void copy_blocks(ThreadPool& pool, const KVGroup& kv, const int32_t* pairs, int n_pairs);

@@ -6,6 +6,7 @@
 #include <nanobind/stl/optional.h>
 
 #include "attend/attend.h"
+#include "attend/pattern_bind.h"
 #include "attend/select_bind.h"
 #include "common/module.h"
 #include "common/pool.h"
@@ -39,9 +40,8 @@ hw::KVGroup cache_of(const Cache& k, const Cache& v, int format, int head_dim) {
   group.n_blocks = static_cast<int64_t>(k.shape(1));
   group.kv_heads = static_cast<int>(k.shape(2));
   group.head_dim = head_dim;
-  group.format = format;
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
-  want(format >= 0 && format < hw::kFormats, "cache: unknown format");
+  want(hw::set_format(group, format), "cache: unknown format");
+  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "cache: k and v do not have the size of the format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
@@ -74,6 +74,12 @@ void attend_arrays(Ints positions, Ints row_start, Table table, Cache k_cache, C
   want_rows(v, step.n_tokens, static_cast<int64_t>(cache.kv_heads) * head_dim, "v");
   want_rows(out, step.n_tokens, static_cast<int64_t>(heads) * head_dim, "out");
   if (lse) want_rows(*lse, step.n_tokens, heads, "lse");
+  if (hw::is_pattern(selection)) {
+    const hw::BoundPattern bound = hw::bind_pattern(selection, step.n_rows, heads, cache);
+    nb::gil_scoped_release release;
+    return hw::attend_patterned(hw::ThreadPool::shared(), step, cache, spec, bound.view, q.data(), q.stride(0), k.data(), k.stride(0), v.data(),
+                                v.stride(0), out.data(), out.stride(0), lse ? lse->data() : nullptr);
+  }
   if (!selection.is_none()) {
     want(!lse && step.n_tokens > 0, "attend: a selection gives no log-sum-exp");
     const hw::BoundSelection bound = hw::bind_selection(selection, step.n_rows, cache);

@@ -222,6 +222,66 @@ void build_quest(const Segment& s, char* slot) {
   }
 }
 
+// One page of the tree: bounds of its keys per channel, or their mean and variance; box is [2][head_dim].
+template <class Source>
+void page_summary(const char* block, int dim, bool mass, float* box) {
+  for (int d = 0; d < dim; ++d) {
+    const F32x16 key = Source::key(block, d, Source::key_scale(block, dim, d / kQ8Channels * kQ8Channels));
+    if (mass) {
+      const F32x16 share = splat(1.0f / kBlockTokens);
+      box[d] = fold_sum(key * share);
+      const F32x16 away = key - splat(box[d]);
+      box[dim + d] = fold_sum(away * away * share);
+    } else {
+      box[d] = -fold_max(zero16() - key);
+      box[dim + d] = fold_max(key);
+    }
+  }
+}
+
+// A node's summary from those of its `n` children, which lie behind each other.
+void join_summaries(const float* children, int n, int dim, bool mass, float* box) {
+  const F32x16 share = splat(1.0f / static_cast<float>(n));
+  for (int c = 0; c < dim; c += kLanes) {
+    F32x16 first = load(children + c), second = load(children + dim + c);
+    for (int i = 1; i < n; ++i) {
+      const F32x16 a = load(children + 2 * i * dim + c), b = load(children + (2 * i + 1) * dim + c);
+      first = mass ? first + a : zero16() - max(zero16() - first, zero16() - a);
+      second = mass ? second + b : max(second, b);
+    }
+    if (mass) {
+      first = first * share;
+      second = second * share;
+      for (int i = 0; i < n; ++i) {
+        const F32x16 away = load(children + 2 * i * dim + c) - first;
+        second = fma(away * away, share, second);
+      }
+    }
+    store(box + c, first);
+    store(box + dim + c, second);
+  }
+}
+
+// Pages of sinks are read in any case: nodes above them look at their other pages only.
+template <class Source>
+void build_tree(const Segment& s, char* slot) {
+  const TreeLevels levels(s.spec);
+  const int dim = s.job.spec.head_dim, always = (s.first + kBlockTokens - 1) / kBlockTokens, fanout = s.spec.fanout;
+  float* boxes = s.x;
+  for (int b = 0; b < levels.count[0]; ++b) page_summary<Source>(s.key_block(b), dim, s.spec.mass, boxes + int64_t{2} * b * dim);
+  for (int level = 1, from = always; level < levels.n; ++level, from /= fanout) {
+    for (int j = 0; j < levels.count[level]; ++j) {
+      const int last = (j + 1) * fanout, first = from < last ? (from > j * fanout ? from : j * fanout) : j * fanout;
+      join_summaries(boxes + int64_t{2} * (levels.offset[level - 1] + first) * dim, last - first, dim, s.spec.mass,
+                     boxes + int64_t{2} * (levels.offset[level] + j) * dim);
+    }
+  }
+  const F32x16 most = splat(65504.0f);
+  for (int64_t i = 0; i < int64_t{2} * levels.nodes * dim; i += kLanes) {
+    store_f16(reinterpret_cast<uint16_t*>(slot) + i, max(zero16() - most, min(load(boxes + i), most)));
+  }
+}
+
 }  // namespace
 
 void build_index(const AttendJob& job, const Selection& sel, const int32_t* build, int kv_head, float* scratch) {
@@ -237,6 +297,9 @@ void build_index(const AttendJob& job, const Selection& sel, const int32_t* buil
   s.assigned = reinterpret_cast<int32_t*>(s.scores + 16 * (kChunkTokens + kLanes));
   s.count = s.assigned + n;
   char* slot = reinterpret_cast<char*>(index_slot(job, sel, layout.bytes, build[2], kv_head));
+  if (sel.spec.kind == kTree) {
+    return with_source(job.kv.format, [&](auto source) { build_tree<decltype(source)>(s, slot); });
+  }
   if (sel.spec.kind == kQuest) {
     return with_source(job.kv.format, [&](auto source) { build_quest<decltype(source)>(s, slot); });
   }

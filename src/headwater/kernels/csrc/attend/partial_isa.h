@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "attend/attend.h"
+#include "attend/hadamard_isa.h"
 #include "attend/tiles_isa.h"
 #include "common/simd16.h"
 
@@ -46,15 +47,21 @@ inline Work carve(float* scratch, int rows, int padded) {
   return w;
 }
 
-inline void load_queries(const AttendJob& job, const AttendTile& tile, int kv_head, float* q) {
+// The queries of one token and kv head, which lie at `from`, scaled and, for rotated formats, rotated.
+inline void load_query(const AttendJob& job, const float* from, float* q) {
   const AttendSpec& spec = job.spec;
   const F32x16 scale = splat(spec.softcap > 0 ? spec.scale / spec.softcap : spec.scale * kLog2e);
+  const int n = job.group * spec.head_dim;  // the heads of a group are neighbours
+  for (int i = 0; i < n; i += kLanes) store_n(q + i, load_n(from + i, n - i) * scale, n - i);
+  for (int i = 0; i < n && job.kv.rotated; i += spec.head_dim) hadamard(q + i, spec.head_dim);
+}
+
+inline void load_queries(const AttendJob& job, const AttendTile& tile, int kv_head, float* q) {
+  const int n = job.group * job.spec.head_dim;
   for (int s = 0; s < tile.n_segments; ++s) {
     const TileSegment& segment = tile.segments[s];
     for (int t = 0; t < segment.count; ++t) {
-      const float* from = job.q + (segment.token + t) * job.q_stride + static_cast<int64_t>(kv_head) * job.group * spec.head_dim;
-      const int n = job.group * spec.head_dim;  // the heads of a group are neighbours
-      for (int i = 0; i < n; i += kLanes) store_n(q + i, load_n(from + i, n - i) * scale, n - i);
+      load_query(job, job.q + (segment.token + t) * job.q_stride + static_cast<int64_t>(kv_head) * n, q);
       q += n;
     }
   }
@@ -337,6 +344,7 @@ inline void finish(const AttendJob& job, const AttendTile& tile, int kv_head, co
         float* out = job.out + token * job.out_stride + static_cast<int64_t>(head) * dim;
         const F32x16 inverse = splat(1.0f / w.state_sum[r]);
         for (int c = 0; c < dim; c += kLanes) store_n(out + c, load(w.state + static_cast<int64_t>(r) * job.padded + c) * inverse, dim - c);
+        if (job.kv.rotated) hadamard(out, dim);
         if (job.lse) {
           job.lse[token * job.spec.heads + head] =
               static_cast<float>(0.69314718055994530942 * static_cast<double>(w.state_top[r]) + std::log(static_cast<double>(w.state_sum[r])));

@@ -18,6 +18,7 @@ struct BoundSelection {
   nanobind::ndarray<uint8_t, nanobind::ndim<4>, nanobind::c_contig, nanobind::device::cpu> index;
   nanobind::ndarray<const int32_t, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu> table, builds;
   nanobind::ndarray<int64_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu> stats;
+  nanobind::ndarray<const float, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu> inv_freq;
 };
 
 template <class T>
@@ -44,13 +45,19 @@ inline BoundSelection bind_selection(nanobind::handle from, int n_rows, const KV
   s.estimate = field<double>(spec, "estimate");
   s.second = field<double>(spec, "second");
   s.threshold = field<double>(spec, "threshold");
-  want(s.kind >= kWindow && s.kind <= kBlasst, "unknown kind");
+  s.fanout = field<int>(spec, "fanout");
+  s.beam = field<int>(spec, "beam");
+  s.mass = field<bool>(spec, "mass");
+  s.trained = field<int>(spec, "trained");
+  want((s.kind >= kWindow && s.kind <= kBlasst) || (s.kind >= kTree && s.kind <= kStream), "unknown kind");
+  want(s.kind != kDualChunk || s.trained > s.segment, "dual chunks must be shorter than the context that the model was made for");
+  want(s.fanout >= 2 && s.fanout <= 64 && s.beam >= 1, "fanout must be 2 to 64 and beam at least 1");
   want(s.kind != kBlasst || (s.threshold > 0 && s.threshold < 1), "threshold must lie between 0 and 1");
-  const bool indexed = s.kind == kQuest || s.kind == kWave;
+  const bool indexed = s.indexed();
   want(s.local > 0 && s.dense_layers >= 0 && s.sinks >= 0 && s.segment > 0 && s.segment % (kBlockTokens * kBlockTokens) == 0 && s.segment <= 1 << 15,
        "segment must be a multiple of 256 up to 32,768");
   want(!indexed || s.sinks <= s.segment / 2, "sinks must fit half a segment");
-  want(s.centroid > 0 && s.segment % s.centroid == 0 && s.vectors() % kBlockTokens == 0 && s.vectors() <= kChunkTokens,
+  want(!indexed || (s.centroid > 0 && s.segment % s.centroid == 0 && s.vectors() % kBlockTokens == 0 && s.vectors() <= kChunkTokens),
        "a segment must have 16 to 256 clusters or pages, in sixteens");
   want(!indexed || kv.head_dim % kBlockTokens == 0, "head_dim must be a multiple of 16");
   b.exact_until = field<decltype(b.exact_until)>(from, "exact_until");
@@ -72,6 +79,13 @@ inline BoundSelection bind_selection(nanobind::handle from, int n_rows, const KV
   b.view.builds = b.builds.data();
   b.view.n_builds = static_cast<int>(b.builds.shape(0));
   b.view.stats = b.stats.data();
+  if (s.moves()) {
+    b.inv_freq = field<decltype(b.inv_freq)>(from, "inv_freq");
+    b.view.inv_freq = b.inv_freq.data();
+    b.view.rope_dims = 2 * static_cast<int>(b.inv_freq.shape(0));
+    b.view.interleaved = field<bool>(from, "interleaved");
+    want(b.view.rope_dims > 0 && b.view.rope_dims <= kv.head_dim, "the rotary embedding does not fit the heads");
+  }
   return b;
 }
 

@@ -7,6 +7,7 @@
 
 #include "attend/partial_isa.h"
 #include "attend/transpose_isa.h"
+#include "rope.h"
 
 namespace hw {
 namespace HW_ISA {
@@ -22,7 +23,7 @@ struct Reader {
   IndexLayout layout;
   int clusters;             // of all indexed segments
   float *z, *share, *lift;  // [group][stride], [stride], [group][head_dim]: scores, share of each cluster in the group, squared query
-  int32_t *chosen, *order;  // [stride]: 0 not read, 1 estimated, 2 read; cluster ids by share
+  int32_t *chosen, *order, *nodes;  // [stride]: 0 not read, 1 estimated, 2 read; cluster ids by share; tree: nodes that are looked at
   int64_t stride;
 
   const char* slot(int segment) const {
@@ -92,17 +93,18 @@ void scan_bounds(const Reader& r) {
   }
 }
 
-// share[cluster] = sum over the heads of the group of soft-max over all clusters (RetroInfer, 2505.02922). Scores of empty ones are -inf.
-void rank(const Reader& r) {
-  for (int c = 0; c < r.clusters; c += kLanes) store(r.share + c, zero16());
+// share[cluster] = sum over the heads of the group of soft-max over all `n` clusters (RetroInfer, 2505.02922). Scores of empty ones are -inf, and so
+// are those behind the last one up to the next sixteen.
+void rank(const Reader& r, int n) {
+  for (int c = 0; c < n; c += kLanes) store(r.share + c, zero16());
   for (int g = 0; g < r.job.group; ++g) {
     float* z = r.z + g * r.stride;
     F32x16 peak = splat(-HUGE_VALF), total = zero16();
-    for (int c = 0; c < r.clusters; c += kLanes) peak = max(load(z + c), peak);
+    for (int c = 0; c < n; c += kLanes) peak = max(load(z + c), peak);
     const F32x16 top = splat(fold_max(peak));
-    for (int c = 0; c < r.clusters; c += kLanes) total = total + exp2_16(load(z + c) - top);
+    for (int c = 0; c < n; c += kLanes) total = total + exp2_16(load(z + c) - top);
     const F32x16 scale = splat(1.0f / fold_sum(total));
-    for (int c = 0; c < r.clusters; c += kLanes) store(r.share + c, fma(exp2_16(load(z + c) - top), scale, load(r.share + c)));
+    for (int c = 0; c < n; c += kLanes) store(r.share + c, fma(exp2_16(load(z + c) - top), scale, load(r.share + c)));
   }
 }
 
@@ -295,7 +297,7 @@ void wave(const Reader& r, int64_t* stats) {
       for (int g = 0; g < r.job.group; ++g) r.z[g * r.stride + first + j] = -HUGE_VALF;
     }
   }
-  rank(r);
+  rank(r, r.clusters);
   const int read = std::max(1, static_cast<int>(std::nearbyint(spec.retrieve * r.clusters)));
   choose(r, candidates, read, read + static_cast<int>(std::nearbyint(spec.estimate * r.clusters)));
   stats[1] += read_clusters(r);
@@ -303,20 +305,11 @@ void wave(const Reader& r, int64_t* stats) {
   stats[3] += estimate_clusters(r);
 }
 
-void quest(const Reader& r, int64_t* stats) {
-  const SelectSpec& spec = r.sel.spec;
-  scan_bounds(r);
-  rank(r);
-  const int first = (spec.sinks + kBlockTokens - 1) / kBlockTokens;  // pages that are read in any case
-  int candidates = 0;
-  for (int c = 0; c < r.clusters; ++c) {
-    r.chosen[c] = c < first ? 2 : 0;
-    if (c >= first) r.order[candidates++] = c;
-  }
-  const int read = std::max(1, static_cast<int>(std::nearbyint(spec.retrieve * r.clusters)));
-  choose(r, candidates, read, read);
+// Pages marked 2, in order; returns their positions.
+int64_t read_pages(const Reader& r) {
   int32_t pages[kChunkBlocks];
-  int n = 0, all = 0;
+  int n = 0;
+  int64_t all = 0;
   for (int c = 0; c < r.clusters; ++c) {
     if (r.chosen[c] == 2) {
       pages[n++] = r.blocks(0)[c];
@@ -327,8 +320,118 @@ void quest(const Reader& r, int64_t* stats) {
       n = 0;
     }
   }
-  stats[1] += int64_t{kBlockTokens} * all;
+  return kBlockTokens * all;
+}
+
+void quest(const Reader& r, int64_t* stats) {
+  const SelectSpec& spec = r.sel.spec;
+  scan_bounds(r);
+  rank(r, r.clusters);
+  const int first = (spec.sinks + kBlockTokens - 1) / kBlockTokens;  // pages that are read in any case
+  int candidates = 0;
+  for (int c = 0; c < r.clusters; ++c) {
+    r.chosen[c] = c < first ? 2 : 0;
+    if (c >= first) r.order[candidates++] = c;
+  }
+  const int read = std::max(1, static_cast<int>(std::nearbyint(spec.retrieve * r.clusters)));
+  choose(r, candidates, read, read);
+  stats[1] += read_pages(r);
   stats[2] += 2 * r.clusters;
+}
+
+// z[g][i] = score of node r.nodes[i] of a level, i < n: the bound of q . k, or the mean score and half the variance of scores.
+void score_nodes(const Reader& r, const TreeLevels& levels, int level, int n) {
+  const int dim = r.job.spec.head_dim, count = levels.count[level];
+  const F32x16 half = splat(0.5f / kLog2e);  // scores are in base 2: the second cumulant is quadratic in log2(e)
+  for (int i = 0; i < n; ++i) {
+    const int id = r.nodes[i];
+    const auto* box = reinterpret_cast<const uint16_t*>(r.slot(id / count)) + int64_t{2} * (levels.offset[level] + id % count) * dim;
+    for (int g = 0; g < r.job.group; ++g) {
+      const float* q = r.w.q + static_cast<int64_t>(g) * dim;
+      F32x16 sum = zero16();
+      for (int c = 0; c < dim; c += kLanes) {
+        const F32x16 x = load(q + c), first = load_f16(box + c), second = load_f16(box + dim + c);
+        sum = r.sel.spec.mass ? fma(x * x * half, second, fma(x, first, sum)) : sum + max(x * first, x * second);
+      }
+      r.z[g * r.stride + i] = fold_sum(sum);
+    }
+  }
+  for (int i = n; i % kLanes; ++i)
+    for (int g = 0; g < r.job.group; ++g) r.z[g * r.stride + i] = -HUGE_VALF;
+}
+
+// The `most` nodes with the largest share (ties: the lower id) of those whose ids are in r.order, in order of ids, into r.order.
+int keep_best(const Reader& r, int candidates, int most) {
+  const float* share = r.share;
+  const auto before = [share](int32_t a, int32_t b) { return share[a] > share[b] || (share[a] == share[b] && a < b); };
+  if (most < candidates) std::nth_element(r.order, r.order + most, r.order + candidates, before);
+  const int kept = std::min(most, candidates);
+  std::sort(r.order, r.order + kept);
+  return kept;
+}
+
+// From the finest level of at most 2 · beam nodes down: the best `beam` nodes of a level are opened, of the pages found the best are read.
+void tree(const Reader& r, int64_t* stats) {
+  const SelectSpec& spec = r.sel.spec;
+  const TreeLevels levels(spec);
+  const int segments = r.clusters / spec.vectors(), always = (spec.sinks + kBlockTokens - 1) / kBlockTokens;
+  int level = levels.n - 1;
+  while (level > 0 && segments * levels.count[level - 1] <= 2 * spec.beam) --level;
+  int n = segments * levels.count[level];
+  for (int i = 0; i < n; ++i) r.nodes[i] = i;
+  for (;; --level) {
+    score_nodes(r, levels, level, n);
+    rank(r, n);
+    stats[2] += 2 * n;
+    int candidates = 0;
+    for (int i = 0; i < n; ++i)
+      if (level > 0 || r.nodes[i] >= always) r.order[candidates++] = i;
+    if (level == 0) {
+      const int kept = keep_best(r, candidates, std::max(1, static_cast<int>(std::nearbyint(spec.retrieve * r.clusters))));
+      for (int c = 0; c < r.clusters; ++c) r.chosen[c] = c < always ? 2 : 0;
+      for (int i = 0; i < kept; ++i) r.chosen[r.nodes[r.order[i]]] = 2;
+      stats[1] += read_pages(r);
+      return;
+    }
+    const int kept = keep_best(r, candidates, spec.beam);
+    for (int i = 0; i < kept; ++i) r.order[i] = r.nodes[r.order[i]];
+    n = 0;
+    for (int i = 0; i < kept; ++i)
+      for (int child = 0; child < spec.fanout; ++child) r.nodes[n++] = r.order[i] * spec.fanout + child;
+  }
+}
+
+// Positions [from, to) as partials of at most 256.
+void read_range(const Reader& r, int from, int to) {
+  for (int at = from; at < to; at += kChunkTokens) {
+    const int n = std::min(to - at, kChunkTokens);
+    read_blocks(r, r.blocks(0) + at / kBlockTokens, (n + kBlockTokens - 1) / kBlockTokens, n);
+  }
+}
+
+// The query turned to another position: rotations add up, so the one that it has is gone on with.
+void move_query(const Reader& r, int position) {
+  const int64_t n = int64_t{r.job.group} * r.job.spec.head_dim;
+  rope_token(position - r.query.position, r.job.q + r.query.token * r.job.q_stride + r.kv_head * n, r.job.group, r.job.spec.head_dim, r.sel.inv_freq,
+             r.sel.rope_dims, r.sel.interleaved, 1.0f, r.lift);
+  load_query(r.job, r.lift, r.w.q);
+}
+
+// Keys before the near ones, seen from positions that were trained: the sinks from the end of the cache (StreamingLLM, 2309.17453), whole chunks
+// as if they came right before the last trained position (Dual Chunk Attention, 2402.17463).
+void read_far(const Reader& r, int near, int64_t* stats) {
+  const SelectSpec& s = r.sel.spec;
+  if (s.kind == kStream) {
+    move_query(r, std::min(r.query.position, s.sinks + s.local - 1));
+    read_range(r, 0, std::min(s.sinks, near));
+    stats[1] += std::min(s.sinks, near);
+    return;
+  }
+  for (int first = 0; first < near; first += s.segment) {
+    move_query(r, first + s.trained - 1);
+    read_range(r, first, first + s.segment);
+  }
+  stats[1] += near;
 }
 
 }  // namespace
@@ -339,31 +442,33 @@ void select_task(const AttendJob& job, const Selection& sel, const SelectQuery& 
   const TileSegment segment{query.row, query.token, 1, p, p + 1};
   const AttendTile tile{&segment, 1, job.group, 0, p / kChunkTokens + 1};
   Reader r{job, sel, query, kv_head, carve(scratch, job.group, job.padded), IndexLayout(sel.spec, job.kv.format, job.spec.head_dim), 0, nullptr, nullptr,
-           nullptr, nullptr, nullptr, 0};
+           nullptr, nullptr, nullptr, nullptr, 0};
   r.clusters = end / sel.spec.segment * sel.spec.vectors();
   r.stride = r.clusters + kLanes;
   r.z = lists;
   r.share = r.z + r.stride * job.group;
   r.chosen = reinterpret_cast<int32_t*>(r.share + r.stride);
   r.order = r.chosen + r.stride;
-  r.lift = reinterpret_cast<float*>(r.order + r.stride);
+  r.nodes = r.order + r.stride;
+  r.lift = reinterpret_cast<float*>(r.nodes + r.stride);
   load_queries(job, tile, kv_head, r.w.q);
   std::memset(r.w.state_sum, 0, static_cast<size_t>(job.group) * sizeof(float));
   int64_t stats[4] = {};
   if (part == 0) {
     stats[0] = 1;
+    if (sel.spec.moves()) read_far(r, near_from(sel.spec, p), stats);
     const int sinks = std::min(sel.spec.sinks, sel.spec.kind == kWindow ? p + 1 : end);
-    if (sel.spec.kind != kQuest) {
-      for (int at = 0; at < sinks; at += kChunkTokens) {
-        const int n = std::min(sinks - at, kChunkTokens);
-        read_blocks(r, r.blocks(0) + at / kBlockTokens, (n + kBlockTokens - 1) / kBlockTokens, n);
-      }
+    if (sel.spec.kind == kWindow || sel.spec.kind == kWave) {
+      read_range(r, 0, sinks);
       stats[1] = sinks;
     }
     if (end > 0 && sel.spec.kind == kWave) wave(r, stats);
     if (end > 0 && sel.spec.kind == kQuest) quest(r, stats);
+    if (end > 0 && sel.spec.kind == kTree) tree(r, stats);
   } else {
-    const int from = sel.spec.kind == kWindow ? std::max(p + 1 - sel.spec.local, std::min(sel.spec.sinks, p + 1)) : end;
+    const int from = sel.spec.kind == kWindow ? std::max(p + 1 - sel.spec.local, std::min(sel.spec.sinks, p + 1))
+                     : sel.spec.moves()         ? near_from(sel.spec, p)
+                                                : end;
     AttendJob newest = job;
     newest.spec.window = p + 1 - from;
     stats[1] = p + 1 - from;

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "attend/attend.h"
+#include "attend/hadamard_isa.h"
 #include "attend/tiles_isa.h"
 #include "attend/transpose_isa.h"
 #include "common/simd16.h"
@@ -25,14 +26,13 @@ HW_INLINE uint16_t quantise32(const float* x, int n, int8_t* out) {
 }
 
 // `count` tokens of one block from `slot` on; k and v are those of the first.
-void store_f16_run(const AttendJob& job, const float* k, const float* v, uint16_t* key, uint16_t* value, int slot, int count) {
-  const int dim = job.spec.head_dim;
+void store_f16_run(int dim, const float* k, int64_t k_stride, const float* v, int64_t v_stride, uint16_t* key, uint16_t* value, int slot, int count) {
   for (int c = 0; c < dim; c += kLanes) {
     const int n = dim - c < kLanes ? dim - c : kLanes;
     uint16_t tile[kBlockTokens * kLanes], half[kLanes];
     for (int i = 0; i < count; ++i) {
-      store_f16(tile + i * kLanes, load_n(k + i * job.k_stride + c, n));
-      store_f16(half, load_n(v + i * job.v_stride + c, n));
+      store_f16(tile + i * kLanes, load_n(k + i * k_stride + c, n));
+      store_f16(half, load_n(v + i * v_stride + c, n));
       std::memcpy(value + (slot + i) * dim + c, half, static_cast<size_t>(n) * 2);
     }
     if (count == kBlockTokens && n == kLanes) {
@@ -121,6 +121,35 @@ void store_four_bits(int format, int dim, const float* x, char* block, int slot,
   }
 }
 
+// `count` tokens of one block from `slot` on, in the format of the cache; k and v are those of the first.
+void store_run(const AttendJob& job, const float* k, int64_t k_stride, const float* v, int64_t v_stride, char* key, char* value, int slot, int count) {
+  const int format = job.kv.format;
+  if (format == kF16) {
+    return store_f16_run(job.spec.head_dim, k, k_stride, v, v_stride, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
+  }
+  for (int i = 0; i < count; ++i) {
+    if (format == kQ8) {
+      store_q8_token(job, k + i * k_stride, v + i * v_stride, key, value, slot + i);
+      continue;
+    }
+    store_four_bits(format, job.spec.head_dim, k + i * k_stride, key, slot + i, true);
+    store_four_bits(format, job.spec.head_dim, v + i * v_stride, value, slot + i, false);
+  }
+}
+
+// The same, token by token through the Hadamard matrix.
+void store_rotated(const AttendJob& job, const float* k, const float* v, char* key, char* value, int slot, int count) {
+  const int dim = job.spec.head_dim;
+  alignas(64) float rotated[2][kWidestRotated];
+  for (int i = 0; i < count; ++i) {
+    std::memcpy(rotated[0], k + i * job.k_stride, static_cast<size_t>(dim) * sizeof(float));
+    std::memcpy(rotated[1], v + i * job.v_stride, static_cast<size_t>(dim) * sizeof(float));
+    hadamard(rotated[0], dim);
+    hadamard(rotated[1], dim);
+    store_run(job, rotated[0], 0, rotated[1], 0, key, value, slot + i, 1);
+  }
+}
+
 }  // namespace
 
 void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int first, int last) {
@@ -133,15 +162,10 @@ void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int firs
     char* key = const_cast<char*>(block_of(job, job.kv.k, block, kv_head));
     char* value = const_cast<char*>(block_of(job, job.kv.v, block, kv_head));
     const float *k = job.k + t * job.k_stride + column, *v = job.v + t * job.v_stride + column;
-    if (job.kv.format == kQ8) {
-      for (int i = 0; i < count; ++i) store_q8_token(job, k + i * job.k_stride, v + i * job.v_stride, key, value, slot + i);
-    } else if (job.kv.format != kF16) {
-      for (int i = 0; i < count; ++i) {
-        store_four_bits(job.kv.format, job.spec.head_dim, k + i * job.k_stride, key, slot + i, true);
-        store_four_bits(job.kv.format, job.spec.head_dim, v + i * job.v_stride, value, slot + i, false);
-      }
+    if (job.kv.rotated) {
+      store_rotated(job, k, v, key, value, slot, count);
     } else {
-      store_f16_run(job, k, v, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
+      store_run(job, k, job.k_stride, v, job.v_stride, key, value, slot, count);
     }
     t += count;
   }

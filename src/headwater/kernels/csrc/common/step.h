@@ -16,7 +16,7 @@ struct Step {
   const int32_t* row_start = nullptr;  // [n_rows + 1]
   const int32_t* reads = nullptr;      // [n_reads]
   const int32_t* state_in = nullptr;   // [n_rows] slot read by recurrent layers, -1 = zero state
-  const int32_t* state_out = nullptr;  // [n_rows] slot written by recurrent layers
+  const int32_t* state_out = nullptr;  // [n_rows] slot written by recurrent layers, -1 = none: the row's state stays what it was
   int n_tokens = 0, n_rows = 0, n_reads = 0;
 };
 
@@ -27,6 +27,7 @@ struct KVGroup {
   uint16_t* v = nullptr;
   int64_t n_blocks = 0;
   int layers = 0, kv_heads = 0, head_dim = 0, format = 0;
+  bool rotated = false;  // keys and values are stored through a Hadamard matrix (attend/hadamard_isa.h)
   const int32_t* table = nullptr;
   int table_width = 0;
 };

@@ -52,26 +52,46 @@ void History::extend(const int32_t* ids, int64_t n) {
   start_ = std::max(start_, first_);
 }
 
-History::Found History::find(const int32_t* tail, int n, int most) const {
-  Found best;
-  if (n < kAnchor || most < 1) return best;
+template <class F>
+void History::each_match(const int32_t* tail, int n, F&& f) const {
+  if (n < kAnchor) return;
   int64_t p = head_[hash(tail[n - 3], tail[n - 2], tail[n - 1]) & head_mask_];
   for (int link = 0, seen = 0; seen < kLinks && link < 4 * kLinks && p >= first_; ++link) {
     int match = 0;
     while (match < std::min(n, kLongest) && p - match >= first_ && at(p - match) == tail[n - 1 - match]) ++match;
     if (match >= kAnchor) {                                  // less is another anchor with the same hash
       ++seen;
-      if (match > best.match && p + 1 < end_ && at(p + 1) >= 0) {
-        best.match = match;
-        best.at = p + 1;
-      }
+      if (p + 1 < end_ && at(p + 1) >= 0) f(p + 1, match);
     }
     const int32_t step = back_[p & mask_];
     if (!step) break;
     p -= step;
   }
-  while (best.at >= 0 && best.length < most && best.at + best.length < end_ && at(best.at + best.length) >= 0) ++best.length;
+}
+
+int History::following(int64_t position, int most) const {
+  int length = 0;
+  while (length < most && position + length < end_ && at(position + length) >= 0) ++length;
+  return length;
+}
+
+History::Found History::find(const int32_t* tail, int n, int most) const {
+  Found best;
+  if (most < 1) return best;
+  each_match(tail, n, [&](int64_t position, int match) {
+    if (match > best.match) {
+      best.match = match;
+      best.at = position;
+    }
+  });
+  if (best.at >= 0) best.length = following(best.at, most);
   return best;
+}
+
+int History::occurrences(const int32_t* tail, int n, int most, Found* out) const {
+  int count = 0;
+  each_match(tail, n, [&](int64_t position, int match) { out[count++] = {position, match, following(position, most)}; });
+  return count;
 }
 
 void History::copy(const Found& found, int32_t* out) const {

@@ -26,6 +26,8 @@ class History {
   // Longest agreement of the end of `tail` with earlier tokens that something follows; among equals the newest.
   Found find(const int32_t* tail, int n, int most) const;
   void copy(const Found& found, int32_t* out) const;
+  // All occurrences that `find` looks at, newest first, at most kLinks: what followed each (length at most `most`) -> how many.
+  int occurrences(const int32_t* tail, int n, int most, Found* out) const;
 
   int64_t size() const { return end_ - first_; }
   int64_t bytes() const;
@@ -33,6 +35,9 @@ class History {
  private:
   int32_t at(int64_t position) const { return tokens_[position & mask_]; }
   static uint32_t hash(int32_t a, int32_t b, int32_t c);
+  template <class F>
+  void each_match(const int32_t* tail, int n, F&& f) const;  // f(position behind the match, tokens that agree), newest first
+  int following(int64_t position, int most) const;           // tokens of the same sequence from `position` on, at most `most`
 
   int64_t mask_, first_ = 0, end_ = 0, start_ = 0;           // ring [first_, end_); start_: first position of the newest sequence
   std::vector<int32_t> tokens_;                              // -1 between sequences

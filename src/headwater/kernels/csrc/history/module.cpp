@@ -1,11 +1,14 @@
 #include "common/module.h"
 
+#include <algorithm>
+
 #include "history/history.h"
 
 namespace {
 
 using Ids = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using IdsOut = nb::ndarray<int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 }  // namespace
 
@@ -26,6 +29,20 @@ HW_MODULE(history) {
              return nb::make_tuple(found.match, found.length);
            },
            nb::arg("tail"), nb::arg("out"), "(tokens that agree, tokens written to out).")
+      .def("occurrences",
+           [](const hw::History& h, const Ids& tail, const Matrix& out, const IdsOut& matches) {
+             if (out.shape(0) < hw::History::kLinks || matches.shape(0) < hw::History::kLinks) throw nb::value_error("out: too few rows");
+             hw::History::Found found[hw::History::kLinks];
+             const auto width = static_cast<int64_t>(out.shape(1));
+             const int n = h.occurrences(tail.data(), static_cast<int>(tail.shape(0)), static_cast<int>(width), found);
+             for (int i = 0; i < n; ++i) {
+               h.copy(found[i], out.data() + i * width);
+               std::fill(out.data() + i * width + found[i].length, out.data() + (i + 1) * width, -1);
+               matches.data()[i] = found[i].match;
+             }
+             return n;
+           },
+           nb::arg("tail"), nb::arg("out"), nb::arg("matches"), "What followed each occurrence, newest first and padded with -1; how many there are.")
       .def_prop_ro("size", &hw::History::size)
       .def_prop_ro("bytes", &hw::History::bytes);
 }

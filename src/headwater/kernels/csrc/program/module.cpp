@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "attend/attend.h"
+#include "attend/pattern_bind.h"
 #include "attend/select_bind.h"
 #include "program/program.h"
 
@@ -103,18 +104,18 @@ void check_range(const Ints& a, int64_t low, int64_t high, const char* name) {
 hw::KVGroup group_of(const GroupTuple& g, int n_rows) {
   const auto& [k, v, format, head_dim, table] = g;
   if (head_dim == 0) return {};  // a group that no operation reads
-  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0 && format >= 0 && format < hw::kFormats, "kv: k and v must be [layers, blocks, kv_heads, ...]");
+  want(k.ndim() >= 4 && v.ndim() >= 4 && head_dim > 0, "kv: k and v must be [layers, blocks, kv_heads, ...]");
   hw::KVGroup group;
+  want(hw::set_format(group, format), "kv: unknown format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
   group.layers = static_cast<int>(k.shape(0));
   group.n_blocks = static_cast<int64_t>(k.shape(1));
   group.kv_heads = static_cast<int>(k.shape(2));
   group.head_dim = head_dim;
-  group.format = format;
   group.table = table.data();
   group.table_width = static_cast<int>(table.shape(1));
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(format, head_dim);
+  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
   want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "kv: k and v do not have the size of the format");
   want(static_cast<int>(table.shape(0)) >= n_rows, "kv: the table has fewer rows than the step");
   for (size_t i = 0; i < table.size(); ++i) want(table.data()[i] < group.n_blocks, "kv: the table names a block beyond the cache");
@@ -134,6 +135,12 @@ void check_ops(const hw::Program& program, const hw::Run& run, const Ints& token
       const hw::KVGroup& g = run.groups[static_cast<size_t>(op.attend.group)];
       want(op.attend.layer < g.layers && op.attend.kv_heads == g.kv_heads && op.attend.head_dim == g.head_dim, "kv: a group does not fit the model");
     }
+  }
+}
+
+// Recurrent states have the shapes that the operations want.
+void check_states(const hw::Program& program, const hw::Run& run) {
+  for (const hw::Op& op : program.ops) {
     if (op.kind == hw::OpKind::short_conv || op.kind == hw::OpKind::gated_delta) {
       const auto it = run.states.find(op.state);
       want(it != run.states.end() && op.layer < it->second.layers, "states: '" + op.state + "' is missing or has too few layers");
@@ -145,10 +152,54 @@ void check_ops(const hw::Program& program, const hw::Run& run, const Ints& token
   }
 }
 
+std::map<std::string, hw::StateView> state_views(const nb::dict& states, int64_t& slots) {
+  std::map<std::string, hw::StateView> views;
+  slots = -1;
+  for (auto [name, value] : states) {
+    const auto array = nb::cast<States>(value);
+    want(array.ndim() >= 2, "states: [layers, slots, ...]");
+    hw::StateView view{array.data(), static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), 0};
+    view.per_slot = view.layers * view.slots > 0 ? static_cast<int64_t>(array.size()) / (view.layers * view.slots) : 0;
+    slots = slots < 0 ? view.slots : std::min(slots, view.slots);
+    views[nb::cast<std::string>(name)] = view;
+  }
+  return views;
+}
+
+// Rows of the last run that were kept; each at most once, since they are written one after the other.
+void replay_program(hw::Program& program, Ints which, Ints counts, Ints state_in, Ints state_out, const nb::dict& states) {
+  const size_t n = which.size();
+  want(counts.size() == n && state_in.size() == n && state_out.size() == n, "replay: which, counts, state_in and state_out differ in length");
+  check_range(which, 0, program.kept_rows(), "which");
+  for (size_t i = 0; i < n; ++i) {
+    want(counts.data()[i] >= 0 && counts.data()[i] <= program.kept_tokens(which.data()[i]), "replay: more tokens than the row had");
+  }
+  int64_t slots = 0;
+  hw::Run run;
+  run.states = state_views(states, slots);
+  check_range(state_in, -1, slots, "state_in");
+  check_range(state_out, 0, slots, "state_out");
+  check_states(program, run);
+  const hw::Replay rows{which.data(), counts.data(), state_in.data(), state_out.data(), static_cast<int>(n)};
+  nb::gil_scoped_release release;
+  program.replay(hw::ThreadPool::shared(), rows, run.states);
+}
+
+// Query heads of the layers of a cache group; they must agree.
+int heads_of(const hw::Program& program, int group) {
+  int heads = 0;
+  for (const hw::Op& op : program.ops) {
+    if (op.kind != hw::OpKind::attend || op.attend.group != group) continue;
+    want(heads == 0 || heads == op.attend.heads, "pattern: layers of a cache group differ in heads");
+    heads = op.attend.heads;
+  }
+  return heads;
+}
+
 nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Ints tokens, Ints positions, Ints row_start, Ints reads,
                                                        std::optional<Ints> state_in, std::optional<Ints> state_out,
                                                        const std::vector<GroupTuple>& groups, const nb::dict& states,
-                                                       nb::object selection) {
+                                                       nb::object selection, std::optional<Ints> keep) {
   hw::Run run;
   hw::Step& s = run.step;
   want(tokens.size() == positions.size() && row_start.size() >= 1, "step: tokens and positions differ in length, or row_start is empty");
@@ -165,29 +216,35 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> run_program(hw::Program& program, Int
   check_range(positions, 0, int64_t{1} << 31, "positions");
   for (const GroupTuple& g : groups) run.groups.push_back(group_of(g, s.n_rows));
   int64_t slots = -1;
-  for (auto [name, value] : states) {
-    const auto array = nb::cast<States>(value);
-    want(array.ndim() >= 2, "states: [layers, slots, ...]");
-    hw::StateView view{array.data(), static_cast<int64_t>(array.shape(0)), static_cast<int64_t>(array.shape(1)), 0};
-    view.per_slot = view.layers * view.slots > 0 ? static_cast<int64_t>(array.size()) / (view.layers * view.slots) : 0;
-    slots = slots < 0 ? view.slots : std::min(slots, view.slots);
-    run.states[nb::cast<std::string>(name)] = view;
-  }
+  run.states = state_views(states, slots);
   if (slots >= 0) {
     want(state_in && state_out && static_cast<int>(state_in->size()) == s.n_rows && static_cast<int>(state_out->size()) == s.n_rows,
          "step: a model with recurrent state needs state_in and state_out per row");
     check_range(*state_in, -1, slots, "state_in");
-    check_range(*state_out, 0, slots, "state_out");
+    check_range(*state_out, -1, slots, "state_out");
     s.state_in = state_in->data();
     s.state_out = state_out->data();
   }
+  if (keep) {
+    check_range(*keep, 0, s.n_rows, "keep");
+    run.keep = keep->data();
+    run.n_keep = static_cast<int>(keep->size());
+  }
   check_ops(program, run, tokens, positions);
+  check_states(program, run);
   hw::BoundSelection bound;
+  hw::BoundPattern pattern;
   if (!selection.is_none()) {
     run.selected = hw::field<int>(selection, "group");
     want(run.selected >= 0 && run.selected < static_cast<int>(run.groups.size()), "selection: its cache group is missing");
-    bound = hw::bind_selection(selection, s.n_rows, run.groups[static_cast<size_t>(run.selected)]);
-    run.selection = &bound.view;
+    const hw::KVGroup& group = run.groups[static_cast<size_t>(run.selected)];
+    if (hw::is_pattern(selection)) {
+      pattern = hw::bind_pattern(selection, s.n_rows, heads_of(program, run.selected), group);
+      run.pattern = &pattern.view;
+    } else {
+      bound = hw::bind_selection(selection, s.n_rows, group);
+      run.selection = &bound.view;
+    }
   }
   const auto n = static_cast<size_t>(s.n_reads), dim = static_cast<size_t>(program.hidden_dim());
   auto* memory = new float[n * dim + 1];
@@ -218,7 +275,10 @@ HW_MODULE(program) {
         p.finish();
       }, nb::arg("hidden"))
       .def("run", &run_program, nb::arg("tokens"), nb::arg("positions"), nb::arg("row_start"), nb::arg("reads"), nb::arg("state_in").none(),
-           nb::arg("state_out").none(), nb::arg("groups"), nb::arg("states"), nb::arg("selection").none() = nb::none())
+           nb::arg("state_out").none(), nb::arg("groups"), nb::arg("states"), nb::arg("selection").none() = nb::none(),
+           nb::arg("keep").none() = nb::none())
+      .def("replay", &replay_program, nb::arg("which"), nb::arg("counts"), nb::arg("state_in"), nb::arg("state_out"), nb::arg("states"),
+           "Recurrent layers take the first `counts` tokens of rows that the last run kept, from `state_in` into `state_out`.")
       .def_rw("timed", &hw::Program::timed, "Whether run() adds the wall time of every operation to `take_seconds`.")
       .def("take_seconds", [](hw::Program& p) {  // seconds by kind of operation since the last call
         nb::dict out;

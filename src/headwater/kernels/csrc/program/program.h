@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/pattern.h"
 #include "attend/select.h"
 #include "common/pool.h"
 #include "common/step.h"
@@ -76,8 +77,24 @@ struct Run {
   std::vector<KVGroup> groups;
   std::map<std::string, StateView> states;
   const Selection* selection = nullptr;  // of the group `selected`, or null: everything is read
+  const Pattern* pattern = nullptr;      // the same for prompts that read part of it; not both
   int selected = -1;
+  const int32_t* keep = nullptr;  // [n_keep] rows whose recurrent layers' inputs stay for `replay`
+  int n_keep = 0;
 };
+
+// Rows kept by the last run whose recurrent layers now take their first tokens for good.
+struct Replay {
+  const int32_t* which = nullptr;      // [n] index among the kept rows
+  const int32_t* counts = nullptr;     // [n] tokens of it
+  const int32_t* state_in = nullptr;   // [n] slot to start from, -1 = zero state
+  const int32_t* state_out = nullptr;  // [n] slot to write
+  int n = 0;
+};
+
+// A short convolution or a gated delta rule over the rows of a step.
+void run_recurrent(ThreadPool& pool, const Step& step, const Op& op, const StateView& state, const float* const* x, const int64_t* stride, float* out,
+                   int64_t out_stride);
 
 class Program {
  public:
@@ -95,6 +112,10 @@ class Program {
   void finish();
   // Checked inputs in, hidden float32[n_reads][dim] out. Throws std::invalid_argument on inputs that do not fit.
   void run(ThreadPool& pool, const Run& run, float* hidden_out);
+  // The sequential updates of `run` over the first tokens of kept rows, from the inputs that were kept: the same bits, no weights read.
+  void replay(ThreadPool& pool, const Replay& rows, const std::map<std::string, StateView>& states);
+  int kept_rows() const { return kept_start_.empty() ? 0 : static_cast<int>(kept_start_.size()) - 1; }
+  int kept_tokens(int row) const { return kept_start_[static_cast<size_t>(row) + 1] - kept_start_[static_cast<size_t>(row)]; }
   int64_t hidden_dim() const { return buffers[static_cast<size_t>(hidden)].dim; }
   int64_t scratch_bytes() const { return static_cast<int64_t>(arena_.size() * sizeof(float) + quant_.size()); }
   // Rows that a thread takes at a time through a segment, a multiple of 16; 0 where a step is too small to be split by rows.
@@ -105,9 +126,13 @@ class Program {
   void execute(Frame& frame, const Op& op);
   void timed_execute(Frame& frame, const Op& op);
   void run_segment(Frame& frame, const Segment& segment);
+  void begin_keeping(const Run& run);
+  void keep_inputs(const Run& run, const Op& op, const float* const* x, const int64_t* stride);
   std::mutex lock_;  // one step at a time: the arena is shared
   std::vector<float> arena_;
   std::vector<uint8_t> quant_;
+  std::vector<int> kept_start_;            // [kept rows + 1] first token of each among the kept tokens
+  std::vector<std::vector<float>> kept_;   // by operation: its inputs one behind the other, [kept tokens][dim] each
 };
 
 }  // namespace hw

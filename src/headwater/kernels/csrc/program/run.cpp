@@ -69,6 +69,7 @@ int Program::segment_rows(int n_tokens, int threads) {
 
 void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
   std::lock_guard<std::mutex> guard(lock_);
+  begin_keeping(run);
   const int64_t n = run.step.n_tokens, reads = run.step.n_reads;
   const int threads = pool.threads(), chunk = segment_rows(run.step.n_tokens, threads);
   const int64_t own = (own_floats * chunk + 15) / 16 * 16;
@@ -242,33 +243,20 @@ void Program::execute(Frame& f, const Op& op) {
       return rope(f.pool, step, x[0], stride[0], static_cast<int>(dim / op.head_dim), op.head_dim, op.array(0),
                   static_cast<int>(2 * op.arrays[0].size()), op.interleaved, op.number, out, out_stride);
     case OpKind::attend:
+      if (f.run.pattern && op.attend.group == f.run.selected) {
+        return attend_patterned(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, *f.run.pattern, x[0], stride[0], x[1],
+                                stride[1], x[2], stride[2], out, out_stride, nullptr);
+      }
       if (f.run.selection && op.attend.group == f.run.selected) {
         return attend_selected(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, *f.run.selection, x[0], stride[0], x[1],
                                stride[1], x[2], stride[2], out, out_stride);
       }
       return attend(f.pool, step, f.run.groups[static_cast<size_t>(op.attend.group)], op.attend, x[0], stride[0], x[1], stride[1], x[2],
                     stride[2], out, out_stride);
-    case OpKind::short_conv: {
-      const StateView& state = f.run.states.at(op.state);
-      ShortConv conv;
-      conv.x = x[0];
-      conv.x_stride = stride[0];
-      conv.weight = op.array(0);
-      conv.dim = dim;
-      conv.width = static_cast<int>(op.arrays[0].size() / static_cast<size_t>(dim));
-      conv.state = state.data + op.layer * state.slots * state.per_slot;
-      conv.activation = op.activation;
-      conv.out = out;
-      conv.out_stride = out_stride;
-      return short_conv(f.pool, step, conv);
-    }
-    case OpKind::gated_delta: {
-      const StateView& state = f.run.states.at(op.state);
-      GatedDeltaRule rule{x[0], x[1], x[2], x[3], x[4], stride[0], stride[1], stride[2], stride[3], stride[4], op.array(0), op.array(1),
-                          op.key_heads, op.value_heads, op.key_dim, op.value_dim, state.data + op.layer * state.slots * state.per_slot,
-                          out, out_stride};
-      return gated_delta(f.pool, step, rule);
-    }
+    case OpKind::short_conv:
+    case OpKind::gated_delta:
+      keep_inputs(f.run, op, x, stride);
+      return run_recurrent(f.pool, step, op, f.run.states.at(op.state), x, stride, out, out_stride);
     case OpKind::count: break;
   }
   throw std::logic_error("unknown operation");

@@ -19,7 +19,8 @@ void gated_delta(ThreadPool& pool, const Step& step, const GatedDeltaRule& rule)
   pool.parallel_for(step.n_rows * rule.value_heads, [&](int task, int) {
     const int row = task / rule.value_heads, head = task % rule.value_heads;
     const int begin = step.row_start[row], n = step.row_start[row + 1] - begin;
-    std::vector<float> memory(2 * static_cast<size_t>(n) + 2 * static_cast<size_t>(rule.key_dim));
+    const size_t aside = step.state_out[row] < 0 ? static_cast<size_t>(rule.value_dim) * static_cast<size_t>(rule.key_dim) : 0;
+    std::vector<float> memory(2 * static_cast<size_t>(n) + 2 * static_cast<size_t>(rule.key_dim) + aside);
     float *alpha = memory.data(), *beta = alpha + n;
     for (int i = 0; i < n; ++i) {  // one scalar a token: double, so that the rounded float does not depend on the C library
       const double raw = double{rule.decay[(begin + i) * rule.decay_stride + head]} + double{rule.dt_bias[head]};

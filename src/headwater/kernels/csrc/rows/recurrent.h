@@ -34,7 +34,8 @@ struct GatedDeltaRule {
 HW_DECLARE(
     // Channels [first, last) of all rows of the step.
     void short_conv_channels(const Step& step, const ShortConv& conv, int64_t first, int64_t last);
-    // One value head of one row. alpha, beta: [tokens of the row], already exp(-exp(a_log) softplus(...)) and sigmoid(...).
+    // One value head of one row. alpha, beta: [tokens of the row], already exp(-exp(a_log) softplus(...)) and sigmoid(...). scratch: two keys, and
+    // behind them a head's state where the row writes none.
     void gated_delta_head(const Step& step, const GatedDeltaRule& rule, int row, int head, const float* alpha, const float* beta, float* scratch);)
 
 void short_conv(ThreadPool& pool, const Step& step, const ShortConv& conv);

@@ -23,7 +23,7 @@ void short_conv_channels(const Step& step, const ShortConv& conv, int64_t first,
   const int past = conv.width - 1;
   for (int r = 0; r < step.n_rows; ++r) {
     const float* from = step.state_in[r] < 0 ? nullptr : conv.state + step.state_in[r] * conv.dim * past;
-    float* to = conv.state + step.state_out[r] * conv.dim * past;
+    float* to = step.state_out[r] < 0 ? nullptr : conv.state + step.state_out[r] * conv.dim * past;
     const int begin = step.row_start[r], end = step.row_start[r + 1];
     for (int64_t c = first; c < last; ++c) {
       float window[64];  // the last width inputs of this channel, oldest first
@@ -35,7 +35,7 @@ void short_conv_channels(const Step& step, const ShortConv& conv, int64_t first,
         conv.out[t * conv.out_stride + c] = sum;
         for (int i = 0; i < past; ++i) window[i] = window[i + 1];
       }
-      for (int i = 0; i < past; ++i) to[c * past + i] = window[i];
+      for (int i = 0; to && i < past; ++i) to[c * past + i] = window[i];
     }
   }
   if (!conv.activation) return;
@@ -51,7 +51,7 @@ void short_conv_channels(const Step& step, const ShortConv& conv, int64_t first,
 void gated_delta_head(const Step& step, const GatedDeltaRule& rule, int row, int head, const float* alpha, const float* beta, float* scratch) {
   const int keys = rule.key_dim, values = rule.value_dim, key_head = head / (rule.value_heads / rule.key_heads);
   const int64_t size = static_cast<int64_t>(values) * keys;
-  float* state = rule.state + (static_cast<int64_t>(step.state_out[row]) * rule.value_heads + head) * size;
+  float* state = step.state_out[row] < 0 ? scratch + 2 * keys : rule.state + (static_cast<int64_t>(step.state_out[row]) * rule.value_heads + head) * size;
   if (step.state_in[row] < 0) {
     std::memset(state, 0, static_cast<size_t>(size) * sizeof(float));
   } else if (step.state_in[row] != step.state_out[row]) {
