@@ -124,7 +124,7 @@ def test_codes_of_activations_keep_their_bounds(shapes: list[tuple[float, float]
 def test_codes_of_weights_stay_below_two_to_fifteen(name: str) -> None:
     rng = np.random.default_rng(24)
     whole, scales = reference.whole_codes(weight_of(rng, (name, 64), blocks=11 if width(name, 1) == 32 else 2).parts[0])
-    assert 30000 < np.abs(whole).max() <= 32767
+    assert (4000 if name == "Q3_K" else 30000) < np.abs(whole).max() <= 32767       # three-bit codes are kept in six bits
     assert (scales > 0).all()
 
 
