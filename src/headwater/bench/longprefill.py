@@ -63,11 +63,13 @@ class PromptTrunk(Trunk):
         self._follow(build("attend", policy).selection() if policy else None, model.config.heads // model.config.kv_heads)
 
     def _follow(self, spec: Any, group: int) -> None:
+        from headwater.worker.branches import SCRATCH_BLOCKS
         from headwater.worker.pattern_pool import PatternPool
 
         assert self.full is not None
         if isinstance(spec, PatternSpec):
-            self.forward.pattern = PatternPool(replace(spec, group=group), self.full, self.kv.groups[self.full], self.blocks)
+            shape = self.kv.groups[self.full]
+            self.forward.pattern = PatternPool(replace(spec, group=group), self.full, shape, self.blocks + SCRATCH_BLOCKS)
             self.stats = self.forward.pattern.stats
             self.step = self.length if spec.whole else CHUNK
         else:
