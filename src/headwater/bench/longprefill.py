@@ -14,6 +14,7 @@ import numpy as np
 from headwater.bench.haystack import Document, make_document
 from headwater.bench.longcontext import Trunk, log_softmax
 from headwater.core.errors import UserInputError
+from headwater.core.kvspec import BLOCK_TOKENS
 from headwater.core.registry import build
 from headwater.kernels.pattern import PatternSpec
 
@@ -81,6 +82,14 @@ class PromptTrunk(Trunk):
         self._hidden(tokens[at : at + self.step], at, reads=False)
         return time.perf_counter() - began, self.forward.take_seconds().get("attend", 0.0), time.process_time() - used
 
+    def uncounted(self) -> int:
+        """(query, head, block of 16) of a step that ends within the first tile: it is left to the dense kernel, which counts nothing."""
+        pool, first = self.forward.pattern, min(self.step, self.length)
+        if pool is None or first > pool.spec.tile:
+            return 0
+        layers, _, heads, _ = pool.samples.shape
+        return int(layers * heads * (np.arange(first) // BLOCK_TOKENS + 1).sum())
+
     def captured(self, tokens: np.ndarray) -> np.ndarray | None:
         """Share of the soft-max that the pattern reads where the model itself runs densely: float64[layers, heads]; None for other policies."""
         pool = self.forward.pattern
@@ -118,7 +127,7 @@ class Bench:
                 score.kl += (np.exp(truth) * (truth - got)).sum(1).tolist()
                 score.agree += (got.argmax(1) == truth.argmax(1)).tolist()
                 seen, left, structured, pooled = trunk.stats.tolist()
-                score.left_out.append(left / max(seen, 1))
+                score.left_out.append(left / max(seen + trunk.uncounted(), 1))
                 score.pooled.append(pooled / max(structured + pooled, 1))
             for trunk, score in zip(trunks, scores, strict=True):
                 if mass and d == first:

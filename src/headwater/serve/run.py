@@ -26,6 +26,8 @@ log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
 DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
 MOST_FILES = 65_536                                                 # open files, so connections, of the front
+# seconds that an idle connection stays: longer than clients (5 s) and proxies (60 s) keep theirs, or they would send into one that is closing
+KEEP_ALIVE = 65
 BACKLOG = 2048                                                      # connections that wait to be accepted
 
 
@@ -119,7 +121,7 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
     settle()
     server = Uvicorn(uvicorn.Config(
         app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,
+        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,
     ))
     loop = asyncio.get_running_loop()
 
