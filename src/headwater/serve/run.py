@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -25,6 +27,7 @@ from headwater.serve.settings import ServeSettings
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
 DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
+M_ARENA_MAX = -8                                                    # of malloc.h
 MOST_FILES = 65_536                                                 # open files, so connections, of the front
 # seconds that an idle connection stays: longer than clients (5 s) and proxies (60 s) keep theirs, or they would send into one that is closing
 KEEP_ALIVE = 65
@@ -67,6 +70,7 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
 
         need_exporter()
     allow_connections()
+    one_heap()
     if spec.model != ECHO:
         warn_if_slow()
     sock = listen(settings.host, settings.port)
@@ -93,6 +97,13 @@ def allow_connections() -> None:
         wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
         if soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def one_heap() -> None:
+    """One C heap for all threads, as the engine has: of several, each keeps what once went through its thread. Before the first other thread."""
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        with contextlib.suppress(OSError, AttributeError, TypeError):        # a C library without it
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def warn_if_slow() -> None:
