@@ -5,6 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from headwater.core.errors import UserInputError
 from headwater.core.registry import build, residents
 from headwater.policies.evict.api import BlockColumns
 from headwater.sim.storm import Storm
@@ -83,3 +84,9 @@ def test_demand_keeps_what_the_queue_wants() -> None:
     seen = BlockColumns(np.array([1.0, 9.0]), np.zeros(2), np.zeros(2, np.int32), np.zeros(2, np.int32), np.array([1, 0], np.int32), 10)
     wanted, other = build("evict", "demand").score(seen, np.arange(2, dtype=np.int32), 10.0)
     assert other < wanted
+
+
+@pytest.mark.parametrize("spec", ["slru:protected=7", "slru:protected=nan", "lfu:half_life=0", "lfu:half_life=inf", "lfu:half_life=-1"])
+def test_a_parameter_that_means_nothing_is_refused_by_name(spec: str) -> None:
+    with pytest.raises(UserInputError, match=spec.split(":")[1].split("=", maxsplit=1)[0]):
+        build("evict", spec)

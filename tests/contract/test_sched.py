@@ -5,6 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from headwater.core.errors import UserInputError
 from headwater.core.registry import build, residents
 from headwater.policies.sched.api import LoadView, RequestView, RowsView
 from headwater.sim.storm import Storm
@@ -104,3 +105,9 @@ def test_fair_gives_no_credit_for_idleness() -> None:
     policy.ran(np.array([1]), np.array([300]), np.array([0]))
     old, new = policy.rank(both, 3.0)
     assert old < new                                                # the newcomer was lifted to the busy owner's count
+
+
+@pytest.mark.parametrize("spec", ["fcfs:tokens=0", "sjf:rows=-1", "priority:seconds=0", "fcfs:seconds=nan", "fair:prompt_weight=-1", "fair:new_weight=nan", "fair:new_weight=inf"])
+def test_a_parameter_that_means_nothing_is_refused_by_name(spec: str) -> None:
+    with pytest.raises(UserInputError, match=spec.split(":")[1].split("=", maxsplit=1)[0]):
+        build("sched", spec)

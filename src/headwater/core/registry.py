@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import pkgutil
 import typing
 from collections.abc import Callable
@@ -82,6 +83,9 @@ def _parse_value(room: str, key: str, kind: Any, text: str) -> Any:
             return False
         raise UserInputError(f"--{room}: {key}={text}: not a truth value (true or false)", field=room)
     try:
-        return kind(text)
+        value = kind(text)
     except ValueError:
         raise UserInputError(f"--{room}: {key}={text}: not of type {kind.__name__}", field=room) from None
+    if kind is float and not math.isfinite(value):
+        raise UserInputError(f"--{room}: {key}={text}: a finite number would be right", field=room)
+    return value

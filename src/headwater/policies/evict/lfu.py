@@ -1,10 +1,12 @@
 """evict/lfu: the block that was found least often leaves first; counts fade."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.registry import register
 from headwater.policies.evict.api import BlockColumns
 
@@ -21,6 +23,10 @@ class LeastFrequentlyUsed:
 
     half_life: float = 600.0
     uses_wanted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.half_life < math.inf:
+            raise UserInputError(f"--evict: half_life={self.half_life:g}: seconds above 0 would be right", field="evict")
 
     def score(self, blocks: BlockColumns, idx: np.ndarray, now: float) -> np.ndarray:
         """Return float64[len(idx)], in log2 so that very old blocks still differ; the lowest score leaves first."""

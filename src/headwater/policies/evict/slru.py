@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.registry import register
 from headwater.policies.evict.api import BlockColumns
 
@@ -21,6 +22,10 @@ class SegmentedLRU:
 
     protected: float = 0.8
     uses_wanted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.protected <= 1:
+            raise UserInputError(f"--evict: protected={self.protected:g}: a share between 0 and 1 would be right", field="evict")
 
     def score(self, blocks: BlockColumns, idx: np.ndarray, now: float) -> np.ndarray:
         """Return float64[len(idx)]; the lowest score leaves first."""

@@ -5,10 +5,13 @@ A resident may make things slower or less fair; it can never corrupt an answer: 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+
+from headwater.core.errors import UserInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,14 @@ class SchedPolicy:
     idle_seconds: float = 1.0
     rows: int = 256
     queue: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name, least in (("tokens", 1), ("rows", 1), ("queue", 0)):
+            if getattr(self, name) < least:
+                raise UserInputError(f"--sched: {name}={getattr(self, name)}: at least {least} would be right", field="sched")
+        for name in ("seconds", "idle_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UserInputError(f"--sched: {name}={getattr(self, name):g}: a finite number above 0 would be right", field="sched")
 
     def admit(self, request: RequestView, load: LoadView, now: float) -> Admit:
         """Take the request into the queue, or refuse it by load."""

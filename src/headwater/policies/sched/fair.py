@@ -1,9 +1,11 @@
 """sched/fair: the owner who got least service is next (virtual token counter)."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.registry import register
 from headwater.policies.sched.api import RowsView, SchedPolicy
 
@@ -23,6 +25,12 @@ class Fair(SchedPolicy):
     new_weight: float = 2.0
     _served: np.ndarray = field(default_factory=lambda: np.zeros(16), init=False, repr=False)
     _busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        SchedPolicy.__post_init__(self)
+        for name in ("prompt_weight", "new_weight"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise UserInputError(f"--sched: {name}={getattr(self, name):g}: a finite number of at least 0 would be right", field="sched")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         owners = np.unique(rows.owner)
