@@ -107,7 +107,9 @@ def test_fair_gives_no_credit_for_idleness() -> None:
     assert old < new                                                # the newcomer was lifted to the busy owner's count
 
 
-@pytest.mark.parametrize("spec", ["fcfs:tokens=0", "sjf:rows=-1", "priority:seconds=0", "fcfs:seconds=nan", "fair:prompt_weight=-1", "fair:new_weight=nan", "fair:new_weight=inf"])
+@pytest.mark.parametrize(
+    "spec", ["fcfs:tokens=0", "sjf:rows=-1", "priority:seconds=0", "fcfs:seconds=nan", "fair:prompt_weight=-1", "fair:new_weight=inf"],
+)
 def test_a_parameter_that_means_nothing_is_refused_by_name(spec: str) -> None:
     with pytest.raises(UserInputError, match=spec.split(":")[1].split("=", maxsplit=1)[0]):
         build("sched", spec)
