@@ -93,7 +93,7 @@ def test_what_was_generated_densely_never_serves_a_prompt(models, name: str) -> 
 def test_forked_anywhere_is_linear(models, name: str) -> None:
     llm, ids = models(PATTERNS[name]), prompt(6)
     linear = drawn(llm, ids, cache_salt="linear")
-    for cut in (100, 256, 505, 700, 770):
+    for cut in (100, 505, 770):
         trunk = np.concatenate([ids[:cut], prompt(cut, 30)])
         held = llm._offline.hold(trunk)
         assert drawn(llm, ids, parent=held, parent_pos=cut) == linear, cut
@@ -131,6 +131,16 @@ def test_a_saved_state_goes_on_under_its_own_policy(models, name: str, tmp_path:
     other = models(PATTERNS[name], kv_memory="64M")                 # nothing is cached there
     with other.load_state(tmp_path / "trunk.state") as loaded:
         assert drawn(other, ids, parent=loaded.request_id, parent_pos=700) == drawn(llm, ids, cache_salt="computed")
+
+
+def test_a_prompt_judged_as_a_whole_is_shared_with_nobody(models) -> None:
+    llm, ids = models(PATTERNS["crisp"] + ",whole_prompt=true"), prompt(12)
+    first = drawn(llm, ids, cache_salt="a")
+    assert drawn(llm, ids, cache_salt="a") == first != drawn(models(PATTERNS["crisp"]), ids)
+    params = SamplingParams(max_tokens=4, n=2, seed=3, temperature=0.9, logprobs=0, ignore_eos=True)
+    again = llm._offline.run([GenerateRequest(ids, params, cache_salt="a")])[0]
+    assert again.usage.cached == 0 and [len(c.logprobs) for c in again.choices] == [4, 4]
+    assert llm.engine.scheduler.check(full=True) == []
 
 
 def test_states_of_a_pattern_and_of_dense_are_strangers(models, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def main() -> int:
     total, bad = {path: Found(path) for path in args.only}, 0
     with ProcessPoolExecutor(args.workers) as pool:
         waiting = [pool.submit(fuzz, path, n, args.seed + i) for i, (path, n) in enumerate(pieces(args.only, args.bodies))]
-        for done in as_completed(waiting):
+        for n, done in enumerate(as_completed(waiting), 1):
             found = done.result()
             sum_of = total[found.path]
             sum_of.sent += found.sent
@@ -122,6 +122,8 @@ def main() -> int:
             if found.fault or found.left:
                 bad += 1
                 print(f"{found.path}: {found.fault or 'nothing wrong in an answer'}; {found.left} requests left behind", flush=True)
+            if n % max(len(waiting) // 10, 1) == 0:
+                print(f"{sum(f.sent for f in total.values()):,} bodies sent", flush=True)
     for path, sum_of in total.items():
         print(f"{path}: {sum_of.sent:,} bodies, statuses {dict(sorted(sum_of.statuses.items()))}")
     print(f"{sum(f.sent for f in total.values()):,} bodies, {bad} pieces of work with a fault")

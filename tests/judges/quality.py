@@ -1,12 +1,12 @@
 """Judge: what the fast path costs in quality. Perplexity against exact arithmetic on long plain text and on arithmetic, and what 8-bit keys and
 values add.
 
-    python tests/judges/quality.py --model NAME=PATH[,PATH...] --text NAME=FILE [--tokens 50000] [--window 512] [--kv-context 4096]
+    python tests/judges/quality.py --model NAME=PATH[,PATH...] --text NAME=FILE [--tokens 50000] [--window 512] [--kv-context 4096] [--kv q8,q8r]
 
 The exact side is the recorded program in float64 with dequantised weights (`tests/unit/plain_forward.py`); it shares nothing with the kernels.
 --text: plain text, or .jsonl whose string fields are joined line by line. Texts are cut into windows of --window tokens, each read without the
 ones before; every token but a window's first is scored. --kv-context: the mean KL to the exact logits of the last 256 positions of that many
-tokens, with f16 and with q8 keys and values; 0 leaves it out.
+tokens, with f16 keys and values and with those of the --kv formats; 0 leaves it out.
 
 Asked for: perplexity within 0.5 %; q8 at most 1e-3 more mean KL than f16 (a model named qwen... is reported only: its key biases make channels
 that stand out, and 8 bits per 32 channels of a token lose their neighbours). Exit code 1 when one of them fails.
@@ -79,14 +79,14 @@ def perplexity(model: Model, weights: dict[int, np.ndarray], ids: np.ndarray, wi
     return Both(ours / scored, exact / scored, scored)
 
 
-def kv_cost(paths: list[Path], model: Model, weights: dict[int, np.ndarray], ids: np.ndarray) -> tuple[float, float]:
-    """Mean KL to the exact logits of the last positions, with f16 and with q8 keys and values."""
+def kv_cost(paths: list[Path], model: Model, weights: dict[int, np.ndarray], ids: np.ndarray, formats: list[str]) -> list[float]:
+    """Mean KL to the exact logits of the last positions, with f16 keys and values and with those of each format."""
     at = np.arange(max(0, len(ids) - KV_POSITIONS), len(ids))
     exact = log_softmax(forward(model.program, ids, weights)[at])
     out = []
-    for kept in (model, load_model(paths, kv_format="q8")):
+    for kept in (model, *(load_model(paths, kv_format=format) for format in formats)):
         out.append(float((np.exp(exact) * (exact - log_softmax(native_logits(kept, ids, at)))).sum(-1).mean()))
-    return out[0], out[1]
+    return out
 
 
 def judge(name: str, paths: list[Path], args: argparse.Namespace) -> int:
@@ -105,11 +105,13 @@ def judge(name: str, paths: list[Path], args: argparse.Namespace) -> int:
             print(f"{name} {label}: perplexity {np.exp(both.ours):.4f}, exact {np.exp(both.exact):.4f}, {100 * both.excess:+.3f} % over "
                   f"{both.tokens:,} tokens{'  FAILS' if bad else ''}  ({time.perf_counter() - began:.0f} s)", flush=True)
         if args.kv_context:
-            half, eight = kv_cost(paths, model, weights, ids[: args.kv_context])
-            bad = eight - half > KV_LIMIT and not name.startswith("qwen")
-            failed |= bad
-            print(f"{name} {label}: mean KL at {min(len(ids), args.kv_context):,} tokens: f16 {half:.3e}, q8 {eight:.3e}, {eight - half:+.2e}"
-                  f"{'  FAILS' if bad else ''}", flush=True)
+            formats = args.kv.split(",")
+            half, *coded = kv_cost(paths, model, weights, ids[: args.kv_context], formats)
+            for format, cost in zip(formats, coded, strict=True):
+                bad = format.startswith("q8") and cost - half > KV_LIMIT and not name.startswith("qwen")
+                failed |= bad
+                print(f"{name} {label}: mean KL at {min(len(ids), args.kv_context):,} tokens: f16 {half:.3e}, {format} {cost:.3e}, {cost - half:+.2e}"
+                      f"{'  FAILS' if bad else ''}", flush=True)
     return int(failed)
 
 
@@ -125,6 +127,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=50_000)
     parser.add_argument("--window", type=int, default=512)
     parser.add_argument("--kv-context", type=int, default=4096)
+    parser.add_argument("--kv", default="q8")
     args = parser.parse_args()
     return max(judge(name, paths, args) for name, paths in args.model)
 

@@ -45,6 +45,10 @@ CLIENTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+REAL = ("openai", "anthropic", "langchain", "instructor", "litellm", "inspect")   # besides, on a model with sense: `client-NAME-real`
+REAL_MODEL = "smollm2-135m-instruct"
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """Where the judges work."""
@@ -132,18 +136,19 @@ def schema_fuzz(b: Bench) -> list[str]:
     return [sys.executable, str(HERE / "schema_fuzz.py"), "--python", b.python("schemathesis", SCHEMATHESIS), "--minutes", "20"]
 
 
-def client(name: str) -> Callable[[Bench], list[str]]:
-    """A judge that runs one unmodified client against a server on loopback."""
+def client(name: str, behind: str = "") -> Callable[[Bench], list[str]]:
+    """A judge that runs one unmodified client against a server on loopback. behind: another model than its usual one."""
 
     def judge(b: Bench) -> list[str]:
         model, packages, more = CLIENTS[name]
+        model = behind or model
         served = [model] if model == "echo" else [b.catalog_model(model), "--served-model-name", model]
         return [
             sys.executable, str(HERE / "client.py"), name, "--python", b.python(f"client-{name}", packages), "--model", *served,
             *(["--arguments", *more] if more else []),
         ]
 
-    judge.__doc__ = f"The unmodified {packages_of(name)} against localhost."
+    judge.__doc__ = f"The unmodified {packages_of(name)} against localhost{f' ({behind})' if behind else ''}."
     return judge
 
 
@@ -207,6 +212,7 @@ JUDGES: dict[str, Callable[[Bench], list[str]]] = {
     "schema-fuzz": schema_fuzz, "body-fuzz": body_fuzz,
     "quality": quality,
     **{f"client-{name}": client(name) for name in CLIENTS},
+    **{f"client-{name}-real": client(name, REAL_MODEL) for name in REAL},
 }
 
 

@@ -28,9 +28,10 @@ def line(text: str, name: str) -> str:
 
 @pytest.mark.slow
 @needs_native
-def test_1_every_instruction_set_that_this_processor_has_serves_the_same_bits(smollm2) -> None:
+def test_1_the_plainest_instruction_set_serves_the_same_bits_as_the_best(smollm2) -> None:
+    """Those between them: tests/unit/kernels."""
     answers = {}
-    for isa in ISAS:
+    for isa in {ISAS[0], ISAS[-1]}:
         with serving(str(smollm2), *MODEL, env={"HEADWATER_ISA": isa}) as served:
             answers[isa] = served.complete("The capital of France is", max_tokens=6, logprobs=3)["choices"]
     assert "Paris" in answers[ISAS[0]][0]["text"]

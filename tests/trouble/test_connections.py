@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -190,3 +191,13 @@ def test_who_sends_too_slowly_is_told_and_cut_off(raw, monkeypatch) -> None:
         assert httpx.get(f"{echoed.url}/version").status_code == 200
     finally:
         stop(echoed)
+
+
+@pytest.mark.slow
+def test_an_idle_connection_outlives_the_five_seconds_that_most_clients_keep_theirs(echo) -> None:
+    ask = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", int(echo.url.rpartition(":")[2])), PATIENCE) as s:
+        for pause in (0.0, 6.0):
+            time.sleep(pause)
+            s.sendall(ask)
+            assert s.recv(65536).startswith(b"HTTP/1.1 200")

@@ -43,6 +43,7 @@ def test_every_part_runs_and_every_arm_says_what_plain_decoding_says(data, tmp_p
     rows = [r for r in report.rows if "ratio_of_means" in r]
     assert {r["runner"] for r in rows} == set(arms(plan)) and {r["task"] for r in rows} >= {"gsm8k", "mbpp", "edit"}
     assert all(r["identical"] == r["tasks"] for r in rows)
+    assert all(f"mean of ratios {r['mean_of_ratios']:.3f}, ratio of means {r['ratio_of_means']:.3f}" in r["note"] for r in rows)
     assert next(r for r in report.rows if r["task"] == "verbatim copy")["identical"] is True
     assert any("humaneval" in m for m in report.environment["missing"]) or any(r["task"] == "humaneval" for r in rows)
     kept = [r for r in report.rows if r["runner"] == "kept inputs"]

@@ -46,6 +46,34 @@ def test_ten_million_tokens_of_history_take_at_most_24_bytes_each() -> None:
     assert TokenHistory(10_000_000).bytes / 10_000_000 <= 24
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not native.available(), reason="needs the native module")
+def test_a_history_of_ten_million_tokens_stays_within_its_bytes_while_the_oldest_leave() -> None:
+    h = TokenHistory(10_000_000)
+    rng = np.random.default_rng(3)
+    empty, kept, outputs = h.bytes, h.size, [rng.integers(0, 30_000, 1000).astype(np.int32) for _ in range(2000)]
+    for i in range(36_000):                                         # twice what the ring holds; every output is marked with its number
+        h.begin()
+        h.extend(np.concatenate([[40_000 + i % 18_000, 60_000 + i // 18_000, 59_999], outputs[i % 2000]]).astype(np.int32))
+    assert h.bytes == empty <= 24 * 10_000_000 and h.size >= 10_000_000 > kept
+    newest, oldest = ([40_000 + i % 18_000, 60_000 + i // 18_000, 59_999] for i in (35_999, 0))
+    assert h.find(i32(newest), 5)[0].tolist() == outputs[35_999 % 2000][:5].tolist()
+    assert not len(h.find(i32(oldest), 5)[0])
+
+
+def test_the_tenant_whose_history_was_used_longest_ago_leaves() -> None:
+    d = SuffixDraft(tenants=2)
+    for row, salt in enumerate(["a", "b", "a", "c"]):
+        d.begin(row, i32([1]), salt)
+        d.extend(row, i32([10, 11, 12, 13]))
+        d.end(row)
+    kept = []
+    for row, salt in enumerate("abc", 10):
+        d.begin(row, i32([9, 10, 11, 12]), salt)
+        kept.append(d.propose(row, 2).ids.tolist())
+    assert kept == [[13], [], [13]]
+
+
 def test_no_match_crosses_from_one_output_into_the_next() -> None:
     h = TokenHistory(100)
     h.extend(i32([1, 2, 3]))

@@ -208,3 +208,28 @@ def test_a_checkpoint_of_a_parent_that_went_elsewhere_is_not_taken(spec) -> None
     fork = request("fork", child, 3, parent="parent", parent_pos=20)
     toy.run(fork)
     assert toy.ids("fork") == right(fork)
+
+
+@pytest.mark.parametrize("spec", [FULL, WINDOW, HYBRID])
+def test_a_row_alone_never_needs_two_copies_of_its_own_history(spec) -> None:
+    toy = Toy(spec, blocks=5, slots=2, max_step_tokens=16)
+    toy.run(request("first", prompt(70), 1))
+    kv = toy.scheduler.kv
+    for point in list(kv.points.all):                               # known blocks, but no state to start from
+        kv.drop_point(point)
+    again = request("again", prompt(70), 10, reads=ReadSpec(score_from=1))      # scored: computed even where its state is known
+    toy.run(again)
+    assert toy.ids("again") == right(again)
+    assert toy.scheduler.check(full=True) == []
+    assert (len(kv.index), kv.nodes.n_cached) == (4, 5)             # 79 computed tokens, each once
+
+
+def test_a_twin_that_somebody_reads_stays_where_it_is() -> None:
+    toy = Toy(HYBRID, blocks=10, slots=4, max_step_tokens=16)
+    toy.run(request("held", prompt(40), 0, hold=True))
+    kv = toy.scheduler.kv
+    for point in list(kv.points.all):
+        kv.drop_point(point)
+    toy.run(request("again", prompt(40), 60))
+    assert toy.ids("again") == right(request("again", prompt(40), 60))
+    assert toy.scheduler.check(full=True) == []

@@ -36,7 +36,7 @@ def offline(model: Model, draft: str) -> Offline:
     return Offline(Engine(scheduler, executor), load_text(EngineSpec("echo")))
 
 
-@pytest.mark.parametrize("draft", ["suffix+ngram:shortest=1", "ngram:shortest=1+selfdraft:budget=5,interval=6,most=12"])
+@pytest.mark.parametrize("draft", ["suffix:tree=on+ngram:shortest=1", "ngram:shortest=1+selfdraft:budget=5,interval=6,most=12"])
 @pytest.mark.parametrize("family", ["hybrid", "gemma3", "mistral"])
 def test_drafts_never_change_an_answer(family, draft, tmp_path: Path) -> None:
     model = load_model(tiny_models.write_folder(family, tmp_path))

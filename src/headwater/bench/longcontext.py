@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -12,21 +13,27 @@ from typing import Any
 import numpy as np
 
 from headwater.bench.haystack import Document, Question, make_document
+from headwater.bench.keyrecall import key_recall
+from headwater.bench.longproc import TASKS, make_procedure
 from headwater.core.errors import UserInputError
 from headwater.core.kvspec import BLOCK_TOKENS, KVSpec
 from headwater.core.registry import build
+from headwater.kernels.kv_formats import block_bytes
 from headwater.kernels.program import Step
-from headwater.kernels.select import NEVER, QUEST, WAVE, WINDOW, SelectSpec
+from headwater.kernels.select import NEVER, QUEST, TREE, WAVE, WINDOW, SelectSpec
 
+RECALL_QUERIES = 4                        # queries that are replayed in numpy per document
 SPARE = 256                               # positions behind the document for what follows it
 BUDGETS = (0.15, 0.2, 0.3, 0.5)           # of dense's bytes
+BEAM = 32                                 # nodes of a level that `tree` opens
 
 
 @dataclass(slots=True)
 class Score:
     """One policy over one or more documents. kl: per position, nats; right: task -> answers right or wrong; bytes: of dense's, measured.
 
-    step: seconds of decoding steps; index: seconds of the step that builds the whole index, less a usual one; prefill: dense, whole document.
+    found: what `keyrecall` says, per document. step: seconds of decoding steps; index: seconds of the step that builds the whole index, less a
+    usual one; prefill: dense, whole document.
     """
 
     policy: str
@@ -37,6 +44,7 @@ class Score:
     index: list[float] = field(default_factory=list)
     prefill: list[float] = field(default_factory=list)
     agree: list[bool] = field(default_factory=list)
+    found: list[dict[str, float]] = field(default_factory=list)
 
 
 class Trunk:
@@ -89,11 +97,12 @@ class Trunk:
         index = self.forward.index
         assert index is not None and self.full is not None
         group = self.kv.groups[self.full]
-        entry, vector = group.head_bytes_per_block / BLOCK_TOKENS, 2.0 * group.head_dim
+        pair = sum(block_bytes(group.format, group.head_dim, key=key) for key in (True, False)) / BLOCK_TOKENS
+        vector = 2.0 * group.head_dim
         _, read, scanned, estimated = index.stats.tolist()
-        dense = 2 * entry * positions * group.kv_heads
+        dense = pair * positions * group.kv_heads
         selective = group.layers - index.spec.dense_layers
-        return (2 * entry * read + vector * (scanned + estimated) + dense * index.spec.dense_layers) / (dense * (selective + index.spec.dense_layers))
+        return (pair * read + vector * (scanned + estimated) + dense * index.spec.dense_layers) / (dense * (selective + index.spec.dense_layers))
 
 
 def log_softmax(x: np.ndarray) -> np.ndarray:
@@ -113,11 +122,21 @@ def matched(length: int, budget: float, *, segment: int = 1024, estimate: float 
     clusters = end // 16
     left = vectors - 2 * (n - end)
     for_wave, for_quest = left - 8 - clusters * (1 + estimate + (second > 0)), left - 2 * clusters - 32
+    for_tree = left - 2 * _scanned(clusters, end // segment, segment) - 32
     if clusters and for_wave >= 32:
         out["wave"] = SelectSpec(WAVE, 4, 64, segment, retrieve=min(0.999, for_wave / 32 / clusters), estimate=estimate, second=second)
     if clusters and for_quest >= 32:
         out["quest"] = SelectSpec(QUEST, 4, 64, segment, iterations=0, retrieve=min(0.999, for_quest / 32 / clusters))
+    if clusters and for_tree >= 32:
+        out["tree"] = SelectSpec(TREE, 4, 64, segment, iterations=0, retrieve=min(0.999, for_tree / 32 / clusters), beam=BEAM)
     return out
+
+
+def _scanned(pages: int, segments: int, segment: int) -> int:
+    """Nodes that a search with the beam of this benchmark scores, over so many pages in so many segments."""
+    counts = [segments * c for c in SelectSpec(TREE, 4, 64, segment).levels()]
+    level = next((i for i, c in enumerate(counts) if c <= 2 * BEAM), len(counts) - 1)
+    return counts[level] + sum(min(BEAM, counts[at + 1]) * 4 for at in range(level)) if pages else 0
 
 
 def grid(length: int, budgets: tuple[float, ...] = BUDGETS) -> dict[str, SelectSpec]:
@@ -142,12 +161,17 @@ class Bench:
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special=False))
 
-    def run(self, length: int, documents: int, policies: dict[str, SelectSpec], *, questions: int = 8, steps: int = 3, first: int = 0) -> list[Score]:
-        """Scores of dense and of every policy at one length, over documents `first` and on."""
+    def run(
+        self, length: int, documents: int, policies: dict[str, SelectSpec], *, items: int = 4, steps: int = 3, first: int = 0, recall: bool = False,
+    ) -> list[Score]:
+        """Scores of dense and of every policy at one length, over documents `first` and on. items: questions per task and document.
+
+        recall: also what the policies find of the largest keys (slow: numpy).
+        """
         scores = {name: Score(name) for name in ("dense", *policies)}
         trunk = Trunk(self.model, length)
         for d in range(documents):
-            document = make_document(self.text, self.encode, length, seed=1000 * length + first + d, single=questions)
+            document = make_document(self.text, self.encode, length, seed=1000 * length + first + d, items=items)
             seconds = trunk.prefill(document.tokens)
             self.tell(f"{length:,} tokens, document {d + 1} of {documents}: prefill {seconds:.1f} s")
             truth = self._dense(trunk, document, scores["dense"])
@@ -155,6 +179,10 @@ class Bench:
             for name, spec in policies.items():
                 self.tell(f"{length:,} tokens, document {d + 1} of {documents}: {name}")
                 self._policy(trunk, document, spec, scores[name], truth, steps)
+            if recall:
+                self.tell(f"{length:,} tokens, document {d + 1} of {documents}: recall of the largest keys")
+                for name, found in key_recall(trunk, self.model.program, document.following[:RECALL_QUERIES], policies).items():
+                    scores[name].found.append(found)
         return list(scores.values())
 
     def _dense(self, trunk: Trunk, document: Document, score: Score) -> list[np.ndarray]:
@@ -223,6 +251,25 @@ class Bench:
                          "kl_standard_error": float(np.std(kl) / np.sqrt(len(kl))), "agree": float(np.mean(agree)), "seconds": took})
         return rows
 
+    def procedures(self, length: int, documents: int, policies: dict[str, SelectSpec]) -> list[dict[str, Any]]:
+        """Long procedures (`longproc.py`): per task and policy the share of right steps and of procedures that are right to the end."""
+        rows: dict[tuple[str, str], dict[str, Any]] = {}
+        for task in TASKS:
+            for d in range(documents):
+                document = make_procedure(task, self.encode, length, seed=1000 * length + d)
+                trunk = Trunk(self.model, len(document.tokens))
+                self.tell(f"{length:,} tokens, {task} {d + 1} of {documents}")
+                trunk.prefill(document.tokens)
+                scores = {name: Score(name) for name in ("dense", *policies)}
+                truth = self._dense(trunk, document, scores["dense"])
+                for name, spec in policies.items():
+                    self._policy(trunk, document, spec, scores[name], truth, 0)
+                for name, score in scores.items():
+                    entry = rows.setdefault((task, name), {"length": length, "task": task, "policy": name, "steps": [], "whole": []})
+                    entry["steps"] += score.right[task]
+                    entry["whole"].append(all(score.right[task]))
+        return list(rows.values())
+
     def prefills(self, length: int, documents: int, thresholds: Sequence[float]) -> list[dict[str, Any]]:
         """Prefill with chunks left out (blasst) against dense: seconds in turns, what was left out, mean KL over the text that follows."""
         trunk = Trunk(self.model, length)
@@ -284,7 +331,7 @@ def policies_of(specs: list[str]) -> dict[str, SelectSpec]:
     out = {}
     for spec in specs:
         select = build("attend", spec).selection()
-        if select is not None and select.first_selective < NEVER and not select.everywhere:
+        if isinstance(select, SelectSpec) and select.first_selective < NEVER and not select.everywhere:
             out[spec] = select
     return out
 
@@ -340,7 +387,9 @@ def row(score: Score, dense: Score, length: int) -> dict[str, Any]:
         "points": points(score, tasks), "dense_points": points(dense, tasks), "tasks": tasks,
         "by_task": {task: float(np.mean(right)) for task, right in score.right.items()},
         "index_share": float(np.sum(score.index) / np.sum(dense.prefill)) if score.index else 0.0,
-        "prefill": float(np.median(dense.prefill)), "positions": len(kl), "values": kl.tolist(),
+        **{name: float(np.mean([f[name] for f in score.found])) for name in (score.found[0] if score.found else ())},
+        "items": {task: len(right) for task, right in score.right.items()}, "prefill": float(np.median(dense.prefill)),
+        "positions": len(kl), "values": kl.tolist(),
     }
 
 
@@ -348,14 +397,42 @@ def table_of(rows: list[dict[str, Any]], title: str) -> Any:
     """A rich table of rows with their seconds; speed-ups are medians of steps taken in turns."""
     from rich.table import Table
 
-    table = Table("tokens", "policy", "bytes", "KL", "±", "top-1", "points", "dense", "ms", "x dense", "index", title=title)
+    table = Table("tokens", "policy", "bytes", "KL", "±", "top-1", "recall", "mass", "points", "dense", "ms", "x dense", "index", title=title)
     for r in rows:
         dense = next(d for d in rows if d["length"] == r["length"] and d["policy"] == "dense")
         ms = 1000 * statistics.median(r["seconds"])
         faster = statistics.median(b / a for a, b in zip(r["seconds"], dense["seconds"], strict=True))
         table.add_row(f"{r['length']:,}", r["policy"], f"{r['bytes']:.3f}", f"{r['kl']:.4f}", f"{r['kl_standard_error']:.4f}", f"{r['agree']:.3f}",
-                      f"{r['points']:.0f}", f"{r['dense_points']:.0f}", f"{ms:.1f}", f"{faster:.2f}", f"{100 * r['index_share']:.1f} %")
+                      f"{r.get('recall', math.nan):.3f}", f"{r.get('mass', math.nan):.3f}", f"{r['points']:.0f}", f"{r['dense_points']:.0f}",
+                      f"{ms:.1f}", f"{faster:.2f}", f"{100 * r['index_share']:.1f} %")
     return table
+
+
+def items_for(length: int) -> tuple[int, int]:
+    """(documents, items per task and document): 20 items per task up to 8k, 5 up to 16k, 1 beyond."""
+    return (5, 4) if length <= 8192 else (1, 5) if length <= 16_384 else (1, 1)
+
+
+def compare(rows: list[dict[str, Any]], ours: str = "wave", theirs: str = "quest") -> tuple[int, int, list[str]]:
+    """At equal bytes: (points where `ours` is not significantly worse in KL, points in all, the others in words).
+
+    Worse: the 95 % interval of the mean paired difference lies above 0. Positions of a document are not independent, so the interval is too
+    narrow and exceptions are listed too readily.
+    """
+    kept = {(r["length"], r["policy"]): r for r in rows}
+    good, exceptions = 0, []
+    for (length, policy), mine in kept.items():
+        method, _, budget = policy.partition(" ")
+        other = kept.get((length, f"{method.replace(ours, theirs, 1)} {budget}"))
+        if method.split("/")[0] != ours or other is None:
+            continue
+        difference = np.array(mine["values"]) - np.array(other["values"])
+        low = difference.mean() - 1.96 * difference.std(ddof=1) / np.sqrt(len(difference))
+        if low <= 0:
+            good += 1
+        else:
+            exceptions.append(f"{length:,} tokens, {policy}: KL {mine['kl']:.4f} against {other['kl']:.4f}")
+    return good, good + len(exceptions), exceptions
 
 
 def formats_table(rows: list[dict[str, Any]], title: str) -> Any:
@@ -366,6 +443,17 @@ def formats_table(rows: list[dict[str, Any]], title: str) -> Any:
     for r in rows:
         table.add_row(f"{r['length']:,}", r["format"], f"{r['bytes_per_token']:,}", f"{r['kl']:.5f}", f"{r['kl_standard_error']:.5f}",
                       f"{r['agree']:.3f}", f"{1000 * statistics.median(r['seconds']):.1f}")
+    return table
+
+
+def procedures_table(rows: list[dict[str, Any]], title: str) -> Any:
+    """A rich table of `Bench.procedures`."""
+    from rich.table import Table
+
+    table = Table("tokens", "task", "policy", "steps right", "whole right", "procedures", title=title)
+    for r in rows:
+        table.add_row(f"{r['length']:,}", r["task"], r["policy"], f"{100 * float(np.mean(r['steps'])):.0f} %",
+                      f"{100 * float(np.mean(r['whole'])):.0f} %", str(len(r["whole"])))
     return table
 
 

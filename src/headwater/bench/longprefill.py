@@ -14,13 +14,15 @@ import numpy as np
 from headwater.bench.haystack import Document, make_document
 from headwater.bench.longcontext import Trunk, log_softmax
 from headwater.core.errors import UserInputError
+from headwater.core.kvspec import BLOCK_TOKENS
 from headwater.core.registry import build
 from headwater.kernels.pattern import PatternSpec
 
 CHUNK = 512                                # tokens of a step
 MOST_KL = 0.01                             # mean, nats: the quality bound
 POLICIES = (
-    "crisp:alpha=1", "crisp:alpha=1.5", "crisp:alpha=1,block=64,least=4", "crisp:alpha=1.5,block=32,least=4", "flexprefill:gamma=0.95",
+    "crisp:alpha=1", "crisp:alpha=1.5", "crisp:alpha=1,block=64,least=4", "crisp:alpha=1.5,block=32,least=4", "crisp:whole_prompt=true",
+    "flexprefill:gamma=0.95",
     "verticalslash:vertical=512,slash=1024", "xattention:threshold=0.9", "blasst:threshold=0.01",
 )
 QUICK = ("crisp:alpha=1", "crisp:alpha=1,block=64,least=4", "verticalslash:vertical=512,slash=1024", "xattention:threshold=0.9")
@@ -33,9 +35,11 @@ ABLATION = {                               # router x rule, everything else alik
 
 @dataclass(slots=True)
 class Score:
-    """One policy at one length. kl: per position behind the document, nats; left_out: share of (query, head, block of 16) in sight; steps, attend:
-    documents of seconds per step, whole and in attention; mass: captured share of the soft-max behind the first tile, float64[layers, heads] or None;
-    pooled: share of (tile, head) that block means decided."""
+    """One policy at one length. kl: per position behind the document, nats; left_out: share of (query, head, block of 16) in sight.
+
+    steps, attend: per document seconds of each step, whole and in attention; cpu: processor seconds, which a loaded machine moves less. mass:
+    captured share of the soft-max behind the first tile, float64[layers, heads] or None; pooled: share of (tile, head) that block means decided.
+    """
 
     policy: str
     length: int
@@ -44,6 +48,7 @@ class Score:
     left_out: list[float] = field(default_factory=list)
     steps: list[list[float]] = field(default_factory=list)
     attend: list[list[float]] = field(default_factory=list)
+    cpu: list[list[float]] = field(default_factory=list)
     pooled: list[float] = field(default_factory=list)
     mass: np.ndarray | None = None
 
@@ -54,26 +59,38 @@ class PromptTrunk(Trunk):
     def __init__(self, model: Any, length: int, policy: str | None) -> None:
         super().__init__(model, length)
         self.stats = np.zeros(4, np.int64)
+        self.step = CHUNK                                           # tokens of a step
         self._follow(build("attend", policy).selection() if policy else None, model.config.heads // model.config.kv_heads)
 
     def _follow(self, spec: Any, group: int) -> None:
+        from headwater.worker.branches import SCRATCH_BLOCKS
         from headwater.worker.pattern_pool import PatternPool
 
         assert self.full is not None
         if isinstance(spec, PatternSpec):
-            self.forward.pattern = PatternPool(replace(spec, group=group), self.full, self.kv.groups[self.full], self.blocks)
+            shape = self.kv.groups[self.full]
+            self.forward.pattern = PatternPool(replace(spec, group=group), self.full, shape, self.blocks + SCRATCH_BLOCKS)
             self.stats = self.forward.pattern.stats
+            self.step = self.length if spec.whole else CHUNK
         else:
             self.choose(spec)
             if self.forward.index is not None:
                 self.stats = self.forward.index.stats
 
-    def chunk(self, tokens: np.ndarray, at: int) -> tuple[float, float]:
-        """Compute tokens [at, at + 512); -> seconds, whole and in attention."""
+    def chunk(self, tokens: np.ndarray, at: int) -> tuple[float, float, float]:
+        """Compute tokens [at, at + step); -> seconds, seconds in attention, processor seconds."""
         self.forward.take_seconds()
-        began = time.perf_counter()
-        self._hidden(tokens[at : at + CHUNK], at, reads=False)
-        return time.perf_counter() - began, self.forward.take_seconds().get("attend", 0.0)
+        began, used = time.perf_counter(), time.process_time()
+        self._hidden(tokens[at : at + self.step], at, reads=False)
+        return time.perf_counter() - began, self.forward.take_seconds().get("attend", 0.0), time.process_time() - used
+
+    def uncounted(self) -> int:
+        """(query, head, block of 16) of a step that ends within the first tile: it is left to the dense kernel, which counts nothing."""
+        pool, first = self.forward.pattern, min(self.step, self.length)
+        if pool is None or first > pool.spec.tile:
+            return 0
+        layers, _, heads, _ = pool.samples.shape
+        return int(layers * heads * (np.arange(first) // BLOCK_TOKENS + 1).sum())
 
     def captured(self, tokens: np.ndarray) -> np.ndarray | None:
         """Share of the soft-max that the pattern reads where the model itself runs densely: float64[layers, heads]; None for other policies."""
@@ -81,8 +98,8 @@ class PromptTrunk(Trunk):
         if pool is None:
             return None
         pool.measure()
-        for at in range(0, len(tokens), CHUNK):
-            self._hidden(tokens[at : at + CHUNK], at, reads=False)
+        for at in range(0, len(tokens), self.step):
+            self._hidden(tokens[at : at + self.step], at, reads=False)
         assert pool.mass is not None
         mass, pool.mass = pool.mass[pool.spec.dense_layers :], None
         return mass[..., 0] / np.maximum(mass[..., 1], 1)
@@ -112,7 +129,7 @@ class Bench:
                 score.kl += (np.exp(truth) * (truth - got)).sum(1).tolist()
                 score.agree += (got.argmax(1) == truth.argmax(1)).tolist()
                 seen, left, structured, pooled = trunk.stats.tolist()
-                score.left_out.append(left / max(seen, 1))
+                score.left_out.append(left / max(seen + trunk.uncounted(), 1))
                 score.pooled.append(pooled / max(structured + pooled, 1))
             for trunk, score in zip(trunks, scores, strict=True):
                 if mass and d == first:
@@ -123,21 +140,22 @@ class Bench:
 
     def _prefill(self, document: Document, trunks: list[PromptTrunk], scores: list[Score]) -> None:
         """All policies compute a chunk before anyone computes the next."""
-        took: list[list[tuple[float, float]]] = [[] for _ in trunks]
+        took: list[list[tuple[float, float, float]]] = [[] for _ in trunks]
         length = len(document.tokens)
         for turn, at in enumerate(range(0, length, CHUNK)):
             self.tell(f"{length:,} tokens: prefill, {at:,}")
             for i in range(len(trunks)):                            # another one begins each turn
                 j = (i + turn) % len(trunks)
-                took[j].append(trunks[j].chunk(document.tokens, at))
+                if at % trunks[j].step == 0:
+                    took[j].append(trunks[j].chunk(document.tokens, at))
         for score, times in zip(scores, took, strict=True):
-            score.steps.append([a for a, _ in times])
-            score.attend.append([b for _, b in times])
+            for kept, values in zip((score.steps, score.attend, score.cpu), zip(*times, strict=True), strict=True):
+                kept.append(list(values))
 
     def _after(self, trunk: PromptTrunk, document: Document) -> np.ndarray:
         """Log-probabilities, read densely over the policy's keys and values: of the text that follows, and of questions with their answers."""
-        texts = [document.following, *(np.array([*self.encode(q.text), *self.encode(q.answer)], np.int32) for q in document.questions)]
-        return np.concatenate([log_softmax(trunk.logits(t)) for t in texts])
+        asked = [np.array([*self.encode(q.text), *self.encode(q.answer)], np.int32) for q in document.questions]
+        return np.concatenate([log_softmax(trunk.logits(t)) for t in (document.following, *asked)])
 
 
 def faster(score: Score, dense: Score, of: str = "steps") -> float:
@@ -152,8 +170,10 @@ def allowed(score: Score, dense: Score) -> float:
 
 
 def crossover(score: Score, dense: Score) -> int | None:
-    """The length from which on, to the end, the documents so far cost less than dense; None: never."""
+    """The length from which on, to the end, the documents so far cost less than dense; None: never, or not known."""
     ours, theirs = (np.cumsum(np.mean(s.steps, axis=0)) for s in (score, dense))
+    if len(ours) != len(theirs):                                    # computed in one step
+        return None
     slower = np.flatnonzero(ours >= theirs)
     at = 0 if not len(slower) else int(slower[-1]) + 1
     return None if at == len(ours) else min((at + 1) * CHUNK, score.length)
@@ -168,7 +188,8 @@ def row(score: Score, dense: Score) -> dict[str, Any]:
         "agree": float(np.mean(score.agree)), "left_out": float(np.mean(score.left_out)), "pooled": float(np.mean(score.pooled)),
         "mass": None if score.mass is None else float(score.mass.mean()),
         "least_mass": None if score.mass is None else float(score.mass.min()),
-        "seconds": [sum(s) for s in score.steps], "attend_seconds": [sum(s) for s in score.attend], "faster": own, "allowed": bound,
+        "seconds": [sum(s) for s in score.steps], "attend_seconds": [sum(s) for s in score.attend], "cpu_seconds": [sum(s) for s in score.cpu],
+        "faster": own, "cpu_faster": faster(score, dense, "cpu"), "allowed": bound,
         "of_allowed": (own - 1) / (bound - 1) if bound > 1.005 else None, "attend_faster": faster(score, dense, "attend"),
         "crossover": crossover(score, dense), "within_bound": bool(kl.mean() <= MOST_KL), "steps": score.steps, "attend_steps": score.attend,
         "values": kl.tolist(),
@@ -203,13 +224,13 @@ def table_of(rows: list[dict[str, Any]], title: str) -> Any:
     """A rich table of rows."""
     from rich.table import Table
 
-    names = ("tokens", "policy", "left out", "mass", "KL", "±", "top-1", "seconds", "x dense", "allowed", "of it", "attention x", "pays from")
-    table = Table(*names, title=title)
+    table = Table("tokens", "policy", "left out", "mass", "KL", "±", "top-1", "seconds", "x dense", "by cpu", "allowed", "of it", "attention x",
+                  "pays from", title=title)
     for r in rows:
-        table.add_row(
-            f"{r['length']:,}", r["policy"], percent(r["left_out"]), percent(r["mass"]), f"{r['kl']:.5f}", f"{r['kl_standard_error']:.5f}",
-            f"{r['agree']:.3f}", f"{statistics.median(r['seconds']):.2f}", f"{r['faster']:.2f}", f"{r['allowed']:.2f}",
-            percent(r["of_allowed"]), f"{r['attend_faster']:.2f}", "never" if r["crossover"] is None else f"{r['crossover']:,}")
+        times = (f"{statistics.median(r['seconds']):.2f}", f"{r['faster']:.2f}", f"{r['cpu_faster']:.2f}", f"{r['allowed']:.2f}")
+        pays = "never" if r["crossover"] is None else f"{r['crossover']:,}"
+        table.add_row(f"{r['length']:,}", r["policy"], percent(r["left_out"]), percent(r["mass"]), f"{r['kl']:.5f}", f"{r['kl_standard_error']:.5f}",
+                      f"{r['agree']:.3f}", *times, percent(r["of_allowed"]), f"{r['attend_faster']:.2f}", pays)
     return table
 
 
@@ -227,7 +248,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         base = np.cumsum(np.mean(dense["steps"], axis=0))
         for r in others:
             above.plot(100 * r["left_out"], max(r["kl"], 1e-6), "o", label=r["policy"])
-            below.plot(np.minimum(CHUNK * (1 + np.arange(len(base))), length), base / np.cumsum(np.mean(r["steps"], axis=0)), label=r["policy"])
+            if len(r["steps"][0]) == len(base):
+                below.plot(np.minimum(CHUNK * np.arange(1, len(base) + 1), length), base / np.cumsum(np.mean(r["steps"], axis=0)))
         above.axhline(MOST_KL, color="grey", lw=0.8, ls=":")
         above.set(title=f"{length:,} tokens", xlabel="left out, %", ylabel="mean KL to dense, nats", yscale="log")
         above.legend(fontsize=6)

@@ -17,7 +17,7 @@ import numpy as np
 from headwater.bench.intervals import paired
 from headwater.bench.peer import Peer, PeerSpec
 from headwater.bench.report import Figure, Report
-from headwater.bench.speculate_copy import TEXTS, copying
+from headwater.bench.speculate_copy import TEXTS, Copied, copying
 from headwater.bench.speculate_cost import Bench, company_curve, streams, suffix_structure, verify_curve, zero_acceptance
 from headwater.bench.speculate_rollback import rollback
 from headwater.core.drafting import DraftCounts
@@ -158,10 +158,12 @@ def report_arms(report: Report, name: str, results: dict[str, ArmResult]) -> Non
         pairs = list(zip(plain.seconds, r.seconds, strict=True))
         end = [(p + a) / (p + x) for a, x, p in zip(plain.seconds, r.seconds, plain.prefill, strict=True)]
         counts = DraftCounts.total(r.counts) or DraftCounts()
-        figure = Figure("speed against A", "x", [a / x for a, x in pairs], note=_note(counts, r, len(pairs)))
+        mean, of_means = statistics.fmean(a / x for a, x in pairs), sum(plain.seconds) / sum(r.seconds)
+        means = f"mean of ratios {mean:.3f}, ratio of means {of_means:.3f}, end to end {statistics.fmean(end):.3f}; "
+        figure = Figure("speed against A", "x", [a / x for a, x in pairs], note=means + _note(counts, r, len(pairs)))
         interval = paired(plain.seconds, r.seconds) if len(pairs) > 1 and arm != "A plain" else None
         report.add(
-            name, arm, figure, mean_of_ratios=statistics.fmean(a / x for a, x in pairs), ratio_of_means=sum(plain.seconds) / sum(r.seconds),
+            name, arm, figure, mean_of_ratios=mean, ratio_of_means=of_means,
             end_to_end=statistics.fmean(end), interval=interval, seconds=r.seconds, prefill=r.prefill, identical=r.identical, tasks=len(pairs),
             drafted_beside=r.drawn_beside, hidden_seconds=r.hidden, exposed_seconds=0.0, **counts.summary(),
         )
@@ -259,21 +261,28 @@ def _copies(bench: Bench, plan: Plan, model: str, lookup_python: str, report: Re
     try:
         for name, text in TEXTS.items():
             tell(name)
-            c = copying(bench, text, plan.copy_tokens, plan.rounds, "suffix", peer)
-            counts, ratio = c.counts, c.ratio
-            ideal = counts.tau / _verify_cost(report, counts.drafted / max(counts.passes, 1))
-            note = f"95 % interval; tau {counts.tau:.2f}; {'same tokens' if c.same else 'TOKENS DIFFER'}; {ratio.mean / ideal:.2f} of tau / v(g)"
-            report.add(name, "suffix", Figure("speed against plain", "x", [*ratio], note=note), interval=ratio, ideal=ideal, identical=c.same,
-                       plain=c.plain, drafted_seconds=c.drafted, **counts.summary())
-            if c.failed:
-                report.environment.setdefault("missing", []).append(f"{name}, beside llama-cpp-python {peer.version if peer else ''}: {c.failed}")
-            if len(c.peer) > 1:
-                beside = paired(c.peer, c.drafted[: len(c.peer)])
-                report.add(name, "suffix against llama-cpp lookup", Figure("speed", "x", [*beside], note="95 % interval, same run"),
-                           interval=beside, peer=c.peer)
+            _copy(report, name, "suffix", copying(bench, text, plan.copy_tokens, plan.rounds, "suffix", peer), peer)
+        tree, name = "suffix:tree=on", "repeated structure"
+        _copy(report, name, tree, copying(bench, TEXTS[name], plan.copy_tokens, plan.rounds, tree), None)
     finally:
         if peer is not None:
             peer.close()
+
+
+def _copy(report: Report, name: str, draft: str, c: Copied, peer: Peer | None) -> None:
+    counts, ratio = c.counts, c.ratio
+    ideal = counts.tau / _verify_cost(report, counts.drafted / max(counts.passes, 1))
+    note = f"95 % interval; tau {counts.tau:.2f}; {'same tokens' if c.same else 'TOKENS DIFFER'}"
+    note += "" if np.isnan(ideal) else f"; {ratio.mean / ideal:.2f} of tau / v(g)"          # known where the curves were drawn in the same run
+    note += f"; {counts.branches[0]} branches, {counts.branches[1]} held" if "tree" in draft else ""
+    report.add(name, draft, Figure("speed against plain", "x", [*ratio], note=note), interval=ratio, ideal=ideal, identical=c.same,
+               plain=c.plain, drafted_seconds=c.drafted, **counts.summary())
+    if c.failed:
+        report.environment.setdefault("missing", []).append(f"{name}, beside llama-cpp-python {peer.version if peer else ''}: {c.failed}")
+    if len(c.peer) > 1:
+        beside = paired(c.peer, c.drafted[: len(c.peer)])
+        report.add(name, f"{draft} against llama-cpp lookup", Figure("speed", "x", [*beside], note="95 % interval, same run"),
+                   interval=beside, peer=c.peer)
 
 
 def _tasks(bench: Bench, plan: Plan, data: Path, human_eval: Path | None, wanted: Callable[[str], bool], report: Report,

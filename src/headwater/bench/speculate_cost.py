@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from headwater.bench.intervals import Ratio, paired
+from headwater.core.errors import HeadwaterError
 from headwater.core.params import SamplingParams
 from headwater.core.plan import Ragged
 from headwater.engine.build import build_drafter, takes_forced
@@ -90,26 +91,34 @@ def verify_curve(bench: Bench, context: int, guesses: list[int], rounds: int, to
             first = bench.engine.log.count
             params = SamplingParams(temperature=0.0, max_tokens=tokens + g, ignore_eos=True)   # near its end a row may guess fewer
             bench.run([GenerateRequest(ids, params)])
-            steps = bench.decode_seconds(first)
-            took[g] = float(np.median(steps["step_seconds"][(steps["rows"] == 1) & (steps["tokens"] == g + 1)]))
+            took[g] = _typical(bench.decode_seconds(first), 1, g + 1)
         for g in guesses:
             out[g].append(took[g] / took[0])
     bench.draft_with("none")
     return out
 
 
+def _typical(steps: np.ndarray, rows: int, tokens: int) -> float:
+    """Median seconds of the steps of so many rows and tokens. Raises HeadwaterError where there was none."""
+    seconds = steps["step_seconds"][(steps["rows"] == rows) & (steps["tokens"] == tokens)]
+    if not len(seconds):
+        raise HeadwaterError(f"bench speculate: no step had {rows} rows and {tokens} tokens: the memory is too small, or the machine too busy")
+    return float(np.median(seconds))
+
+
 def company_curve(bench: Bench, context: int, rows: list[int], rounds: int, tokens: int = 12) -> dict[int, list[float]]:
     """T(batch b) / T(batch 1) of a decode step: what a self-draft beside its parent costs."""
     params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
     bench.draft_with("none")
+    for i in range(max(rows)):                                      # prompts are known, so that all rows decode from the first step on
+        bench.run([GenerateRequest(bench.ids(context, i), SamplingParams(max_tokens=1))])
     out: dict[int, list[float]] = {b: [] for b in rows}
     for _ in range(rounds):
         took = {}
         for b in (1, *rows):
             first = bench.engine.log.count
             bench.run([GenerateRequest(bench.ids(context, i), params) for i in range(b)])
-            steps = bench.decode_seconds(first)
-            took[b] = float(np.median(steps["step_seconds"][(steps["rows"] == b) & (steps["tokens"] == b)]))
+            took[b] = _typical(bench.decode_seconds(first), b, b)
         for b in rows:
             out[b].append(took[b] / took[1])
     return out

@@ -408,15 +408,32 @@ def speculate(
         picture(report, plot)
 
 
+def _extended(paths: list[Path], tokenizer: Any, body: str, length: list[int], factor: int, tell: Any) -> list[dict[str, Any]]:
+    """Rows of `bench longcontext --extend`: what follows at each of these lengths, inside and beyond the trained one."""
+    import numpy as np
+
+    from headwater.bench.extension import SCORED, extension, methods_for
+    from headwater.model.load.loader import open_source
+
+    with open_source(paths) as source:
+        trained = source.config.context
+    places = sorted(set(length))
+    tokens = np.array(tokenizer.encode(body[: 12 * (places[-1] + SCORED)], add_special=False), np.int32)
+    return extension(paths, tokens, places, methods_for(trained, factor), tell)
+
+
 @app.command("longcontext")
 def longcontext(
     model: str = MODEL,
     length: list[int] = typer.Option([2048, 7500], "--length", min=1200, help="Tokens of a document; may be given several times."),
-    documents: int = typer.Option(3, min=1, help="Documents per length."),
+    documents: int = typer.Option(0, min=0, help="Documents per length; 0 = for 20 items per task up to 8k, 5 up to 16k, 1 beyond."),
+    recall: bool = typer.Option(False, "--recall", help="Also the share of the largest keys and of attention mass that is read (slow: numpy)."),
     policy: list[str] = typer.Option([], "--policy", help="Instead of the grid at equal bytes: residents of attend: wave:estimate=1."),
     kv: str = typer.Option("f16", "--kv", help="KV format."),
     text: Path = typer.Option(None, "--text", help="Plain text to cut documents from; default: that of the package aiperf."),
     formats: bool = typer.Option(False, "--formats", help="Instead: cache formats against f16."),
+    procedures: bool = typer.Option(False, "--procedures", help="Instead: long procedures (routes, beliefs, countdown), dense and by --policy."),
+    extend: int = typer.Option(0, "--extend", min=0, max=64, help="Instead: contexts this many times the trained one, by every method."),
     prefill: bool = typer.Option(False, "--prefill", help="Instead: prefill with chunks left out (blasst) against dense."),
     quick: bool = typer.Option(False, "--quick", help="One document per length, budgets 0.2 and 0.5 only."),
     json: Path = JSON,
@@ -425,28 +442,44 @@ def longcontext(
     """Lossy attention against dense: KL, retrieval, bytes read, seconds; every policy from one prefill."""
     from rich.console import Console
 
-    from headwater.bench.longcontext import BUDGETS, Bench, draw, find_text, formats_table, grid, policies_of, prefills_table, row, table_of
+    from headwater.bench import longcontext as bench_long
+    from headwater.bench.extension import extension_table
     from headwater.engine.build import EngineSpec, load_text
     from headwater.model.catalog import resolve
     from headwater.model.load.loader import load_model
 
-    body = find_text(text)
-    chosen = policies_of(policy)
-    loaded = load_model(resolve(model), kv_format=kv)
+    body = bench_long.find_text(text)
+    chosen = bench_long.policies_of(policy)
+    tokenizer = load_text(EngineSpec(model)).tokenizer
     rows: list[dict[str, Any]] = []
+    table = bench_long.formats_table if formats else bench_long.prefills_table if prefill else bench_long.table_of
+    table = bench_long.procedures_table if procedures else table
     with Console(stderr=True).status("longcontext") as status:
-        bench = Bench(loaded, load_text(EngineSpec(model)).tokenizer, body, status.update)
-        for n in length if formats else ():
-            rows += bench.formats(n, 1 if quick else documents)
-        for n in length if prefill else ():
-            rows += bench.prefills(n, 1 if quick else documents, (0.001, 0.01, 0.1))
-        for n in length if not formats and not prefill else ():
-            policies = chosen or grid(n, (0.2, 0.5) if quick else BUDGETS)
-            scores = bench.run(n, 1 if quick else documents, policies)
-            status.update(f"{n:,} tokens: seconds")
-            seconds = bench.timed(n, policies, 6 if quick else 12)
-            rows += [row(s, scores[0], n) | {"seconds": seconds[s.policy]} for s in scores]
-    Console().print((formats_table if formats else prefills_table if prefill else table_of)(rows, model))
+        if extend:
+            rows = _extended(resolve(model), tokenizer, body, length, extend, status.update)
+            table = extension_table
+        bench = bench_long.Bench(None if extend else load_model(resolve(model), kv_format=kv), tokenizer, body, status.update)
+        for n in length if not extend else ():
+            usual, items = bench_long.items_for(n)
+            if formats:
+                rows += bench.formats(n, 1 if quick else documents or 3)
+            elif prefill:
+                rows += bench.prefills(n, 1 if quick else documents or 3, (0.001, 0.01, 0.1))
+            elif procedures:
+                rows += bench.procedures(n, 1 if quick else documents or usual, chosen)
+            else:
+                policies = chosen or bench_long.grid(n, (0.2, 0.5) if quick else bench_long.BUDGETS)
+                scores = bench.run(n, 1 if quick else documents or usual, policies, items=items, recall=recall)
+                status.update(f"{n:,} tokens: seconds")
+                seconds = bench.timed(n, policies, 6 if quick else 12)
+                rows += [bench_long.row(s, scores[0], n) | {"seconds": seconds[s.policy]} for s in scores]
+    Console().print(table(rows, model))
+    grid_ran = table is bench_long.table_of
+    if grid_ran and not chosen:
+        good, points, exceptions = bench_long.compare(rows)
+        Console().print(f"wave against quest at equal bytes: not significantly worse in KL at {good} of {points} points of the grid")
+        for exception in exceptions:
+            Console().print(f"  worse: {exception}")
     _save(json, rows=rows)
-    if picture and not formats and not prefill:
-        draw(rows, picture)
+    if picture and grid_ran:
+        bench_long.draw(rows, picture)

@@ -13,7 +13,8 @@ from headwater.core.plan import StepFeatures, StepPlan, StepResult
 class Caps:
     """What an executor offers. blocks: per cache group how many blocks exist; slots: recurrent state slots; identity: the numeric options that
     make two states comparable (model hash, kernel signature, KV format), the base of every KV identity (`design.md` 1.7); attend: the policy
-    under which generated tokens read only part of the cache, empty = none. What they write is their own: it is never published."""
+    under which generated tokens read only part of the cache, empty = none. What they write is their own: it is never published; private: nor is
+    anything else, because what was computed depends on how it was cut into steps."""
 
     spec: KVSpec
     blocks: tuple[int, ...]
@@ -23,6 +24,7 @@ class Caps:
     identity: str
     max_step_tokens: int = 8192
     attend: str = ""
+    private: bool = False
 
     @property
     def fingerprint(self) -> str:

@@ -8,13 +8,14 @@ from typing import Literal
 
 BLOCK_TOKENS = 16                 # positions per block; equals kernels.program.BLOCK_TOKENS (ADR 001)
 
-CACHE_FORMATS = ("f16", "q8", "q8r", "fp4", "fp4r", "int4", "int4r")     # what our own caches hold; r: behind a Hadamard rotation
+CACHE_FORMATS = ("f16", "q8", "q8r", "k8v4", "k8v4r", "int4", "int4r", "fp4", "fp4r")     # what our own caches hold; r: behind a Hadamard rotation
 
 ELEMENT_BYTES = {                 # stored bytes per channel, scales included; those that no cache of ours holds are published models'
     "f16": 2.0, "q8": 1.0 + 2.0 / 32,
     "fp4": 0.5 + 1.0 / 16,        # E2M1, an E4M3 scale per 16 channels
     "int4": 0.5 + 4.0 / 32,       # 0..15, float16 scale and minimum per 32 channels
     "q8r": 1.0 + 2.0 / 32, "fp4r": 0.5 + 1.0 / 16, "int4r": 0.5 + 4.0 / 32,
+    "k8v4": 0.75 + 3.0 / 32, "k8v4r": 0.75 + 3.0 / 32,       # keys as q8, values as int4
     "mxfp4": 0.5 + 1.0 / 32,      # E2M1, a power of two per 32 channels
     "fp8-128": 1.0 + 4.0 / 128,   # eight bits, a float32 scale per 128 channels
     "fp8-56": 1.0 + 1.0 / 56,     # eight bits; 448 channels carry seven one-byte scales padded to eight
@@ -48,7 +49,9 @@ class CacheGroup:
 
     @property
     def head_bytes_per_block(self) -> int:
-        """Bytes of one block of keys (or of values) of one kv head of one layer."""
+        """Bytes of one block of keys of one kv head of one layer; of values too, but in k8v4."""
+        if self.format in ("k8v4", "k8v4r"):
+            return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES["q8"])
         if self.format in ("q8", "q8r"):                            # the last group of 32 channels may be short and has its scale all the same
             return BLOCK_TOKENS * (self.head_dim + 2 * -(-self.head_dim // 32))
         return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES[self.format])

@@ -49,10 +49,13 @@ class Branches(NamedTuple):
 
 
 class Guesses(NamedTuple):
-    """What a step guesses: a chain per row, and branches beside them."""
+    """What a step guesses: a chain per row, and branches beside them. laws: of chains that were drawn at random and are to be verified by rejection
+    sampling: index of the row -> float64[guesses, vocabulary], what each guess was drawn from. A chain without a law is checked against the row's
+    own draws, which is right for every chain."""
 
     chains: Ragged
     branches: Branches | None = None
+    laws: dict[int, np.ndarray] | None = None
 
 
 class Want(IntFlag):
@@ -111,6 +114,7 @@ class StepPlan:
     state_out: np.ndarray | None = None              # int32[R]
     state_copies: np.ndarray | None = None           # int32[k, 2] (from slot, to slot), done after the step: checkpoints
     branches: Branches | None = None
+    laws: dict[int, np.ndarray] | None = None        # plan row index -> float64[n_guess, vocabulary], see `Guesses`
 
     @property
     def n_tokens(self) -> int:

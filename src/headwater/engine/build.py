@@ -201,9 +201,10 @@ def survey(spec: EngineSpec) -> Survey:
     with open_source(paths, spec.rope_scaling) as source:
         config = source.config
     context = context_of(spec, config.context)
+    select = build_attend(spec.attend, plan.kv, config.heads)
+    spec = uncut(spec, select, context)
     scratch = _scratch(spec, plan, context)
     free = available_bytes()
-    select = build_attend(spec.attend, plan.kv, config.heads)
     kvspec = with_index(plan.kv, select)
     kv = plan_kv(spec, kvspec, context, plan.weights + plan.vectors + scratch)
     tokenizer = TOKENIZER_BYTES * config.vocab
@@ -272,6 +273,7 @@ def _model_engine(spec: EngineSpec, model: Model, text: TextModel) -> Engine:
 
     context = context_of(spec, model.config.context)
     select = build_attend(spec.attend, model.kvspec, model.config.heads)
+    spec = uncut(spec, select, context)
     kvspec = with_index(model.kvspec, select)
     memory = plan_kv(spec, kvspec, context, _scratch(spec, model.plan, context))
     forward = ModelForward(
@@ -298,6 +300,16 @@ def build_attend(spec: str, kv: KVSpec, heads: int) -> SelectSpec | PatternSpec 
     if select is not None and not everywhere and any(g.head_dim % BLOCK_TOKENS for g in kv.groups):
         raise UserInputError(f"--attend {spec}: the model's heads are {kv.groups[0].head_dim} wide; a multiple of {BLOCK_TOKENS} is needed", "attend")
     return select
+
+
+def uncut(spec: EngineSpec, select: SelectSpec | PatternSpec | None, context: int) -> EngineSpec:
+    """The spec, with prompts computed whole where a pattern is decided from whole prompts: cut otherwise, they would give other answers."""
+    from headwater.kernels.pattern import PatternSpec
+
+    if not isinstance(select, PatternSpec) or not select.whole:
+        return spec
+    most = max(spec.step_tokens, context + 1024)                    # beside a prompt that fills the context others go on decoding
+    return replace(spec, step_tokens=most, sched=f"whole:tokens={most}")
 
 
 def with_index(kv: KVSpec, select: SelectSpec | PatternSpec | None) -> KVSpec:
@@ -360,7 +372,8 @@ def _engine(spec: EngineSpec, forward: Forward, text: TextModel) -> Engine:
     drafter = build_drafter(spec.draft, text)
     _attach_models(drafter, spec, text)
     executor = InlineExecutor(Runner(forward, forced=takes_forced(drafter)))
-    cost = LearnedCost() if text.generates else None                # whole prompts cannot be cut to fit seconds
+    whole = not text.generates or executor.caps().private           # whole prompts cannot be cut to fit seconds
+    cost = None if whole else LearnedCost()
     scheduler = Scheduler(
         executor.caps(), registry.build("sched", spec.sched if text.generates else "whole"), registry.build("evict", spec.evict), cost,
         guess=None if drafter is None else Guesser(drafter, cost),

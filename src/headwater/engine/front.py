@@ -7,12 +7,12 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from headwater.core.errors import HeadwaterError, UserInputError
 from headwater.core.events import Arrive, Cancel, Release
-from headwater.core.request import Output
+from headwater.core.request import Output, Request
 from headwater.engine.choice import Choice, Delta, Usage
 from headwater.engine.client import EngineClient, EngineLostError, EngineStats
 from headwater.engine.clock import Clock, RealClock
@@ -102,7 +102,8 @@ class Front:
         self.observer: Observer | None = None
         self._clock = clock or RealClock()
         self._closed = False
-        self._by_id: dict[str, tuple[Stream, Choice]] = {}
+        self._by_id: dict[str, tuple[Stream, Choice]] = {}          # by the engine's ids
+        self._leaving: set[str] = set()                             # told to end; what the engine still says of them is nobody's
 
     async def start(self) -> None:
         """Start the engine; returns when it can take requests."""
@@ -124,23 +125,20 @@ class Front:
         """Every open stream ends now, with an EngineLostError that gives the reason."""
         for stream in {id(s): s for s, _ in self._by_id.values()}.values():
             self._fail(stream, EngineLostError(reason))
+        self._leaving.clear()                                       # an engine that is gone says nothing more
 
     # -- requests ------------------------------------------------------------------------------------------------------------------------
 
     def submit(self, g: GenerateRequest) -> Stream:
         """Validate and send; returns at once. Raises UserInputError / ContextLengthError / EngineLostError before anything is queued."""
         self.client.check()
-        info = self.model_info
-        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now(), generates=self.text.generates)
-        taken = [r.request_id for r in requests if r.request_id in self._by_id]
-        if taken:
-            raise UserInputError(f"request_id: '{taken[0]}' is in use by a running request", "request_id")
+        requests = self._expand(g)
         usage = Usage(prompt=len(requests[0].prompt))
         choices = {
             r.request_id: Choice(i, r.seed, g.params, self.text.stream(g.params.skip_special_tokens))
             for i, r in enumerate(requests)
         }
-        stream = Stream(self, requests[0].request_id, choices, usage)
+        stream = Stream(self, g.request_id or requests[0].request_id, choices, usage)
         self.client.send(*(Arrive(r) for r in requests))
         self._by_id.update((rid, (stream, choice)) for rid, choice in choices.items())
         if self.observer is not None:
@@ -154,12 +152,32 @@ class Front:
                 raise
         return stream
 
+    def _expand(self, g: GenerateRequest) -> list[Request]:
+        """One request per choice. An id whose last user left is free at once: where the engine has yet to say that it ended, the new requests go
+        by another name there, so that neither the old one's end nor its grammar can reach them."""
+        info = self.model_info
+        requests = expand(g, info.context, info.vocabulary, info.stop_ids, self._clock.now(), generates=self.text.generates)
+        if g.request_id is None:
+            return requests
+        taken = [r.request_id for r in requests if r.request_id in self._by_id]
+        taken += [s.request_id for s, _ in self._by_id.values() if s.request_id == g.request_id]
+        if taken:
+            raise UserInputError(f"request_id: '{taken[0]}' is in use by a running request", "request_id")
+        names, n = {r.request_id for r in requests}, 0
+        while names & (self._leaving | self._by_id.keys()):
+            n += 1
+            requests = expand(replace(g, request_id=f"{g.request_id}~{n}"), info.context, info.vocabulary, info.stop_ids, self._clock.now(),
+                              generates=self.text.generates)
+            names = {r.request_id for r in requests}
+        return requests
+
     def release(self, request_id: str) -> None:
         """A held request is no longer needed as a fork point."""
         self.client.send(Release(request_id))
 
     def _cancel(self, stream: Stream) -> None:
         running = [rid for rid, choice in stream._choices.items() if self._by_id.pop(rid, None) is not None and not choice.done]
+        self._leaving.update(running)
         for choice in stream._choices.values():
             choice.done = True
         if self.observer is not None:
@@ -173,6 +191,8 @@ class Front:
         for out in outputs:
             entry = self._by_id.get(out.request_id)
             if entry is None:                                        # cancelled while the step ran
+                if out.finish is not None:
+                    self._leaving.discard(out.request_id)
                 continue
             stream, choice = entry
             if choice.index == 0 and (out.cached_tokens or out.computed_tokens):
@@ -181,11 +201,13 @@ class Front:
                     stream.admitted = True
                     self.observer.admitted(stream.request_id, out.queued, out.cached_tokens)
             if out.finish == "error":
+                choice.done = True                                   # this one has ended, its stream's others are told to
                 self._fail(stream, failure(out))
                 continue
             delta, stop = choice.feed(out, stream.usage)
             if stop:
                 stops.append(Cancel(out.request_id))
+                self._leaving.add(out.request_id)
             if choice.done:
                 del self._by_id[out.request_id]
             if delta is not None:

@@ -3,7 +3,8 @@
 'q8': int8 and a float16 scale per 32 channels of a token. 'fp4': E2M1 codes and an E4M3 scale per 16 channels, the element format of
 DeepSeek-V4.1's main KV (2609.19969, section 4), here without its training: without a second scale it
 holds 0.006 to 2,688 as a group's largest magnitude. 'int4': codes 0..15 with float16 scale and minimum per 32 channels.
-A name with an 'r' behind it ('q8r', 'fp4r', 'int4r') is the same format behind an orthonormal Hadamard matrix per head, as in QuaRot (2404.00456):
+'k8v4': keys as in 'q8' and values as in 'int4': roundings of keys are blown up by the exponential, those of values averaged.
+A name with an 'r' behind it ('q8r', 'int4r') is the same format behind an orthonormal Hadamard matrix per head, as in QuaRot (2404.00456):
 channels that stand out are spread over all. Queries pass the same matrix, answers pass it again on the way out, so nothing else changes.
 All are applied after the rotary embedding. In formats of four bits, byte i of each run of sixteen numbers holds number i (low half) and i + 8.
 """
@@ -14,8 +15,8 @@ import numpy as np
 
 from headwater.kernels.program import BLOCK_TOKENS
 
-NUMBERS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3, "q8r": 17, "fp4r": 18, "int4r": 19}     # of csrc/attend/attend.h; 16 = rotated
-FOUR_BITS = ("fp4", "int4", "fp4r", "int4r")
+# numbers of csrc/attend/attend.h; 16 = rotated
+NUMBERS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3, "k8v4": 4, "q8r": 17, "fp4r": 18, "int4r": 19, "k8v4r": 20}
 Q8_CHANNELS = 32                  # channels of a token that share one scale in format 'q8'
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
 _LIMITS = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], np.float32)
@@ -38,20 +39,26 @@ def hadamard(x: np.ndarray) -> np.ndarray:
     return y * y.dtype.type(1 / np.sqrt(run))
 
 
-def block_bytes(format: str, head_dim: int) -> int:
+def part_format(format: str, key: bool) -> str:
+    """The format of keys, or of values, before rotation: 'k8v4r' -> 'q8' or 'int4'."""
+    plain = format.removesuffix("r")
+    return plain if plain != "k8v4" else "q8" if key else "int4"
+
+
+def block_bytes(format: str, head_dim: int, *, key: bool = True) -> int:
     """Bytes of one kv head of one block of keys, or of values. ValueError: unknown format, or heads that it cannot hold."""
     if format not in NUMBERS:
         raise ValueError(f"KV format: '{format}' is unknown ({', '.join(NUMBERS)})")
     if rotated(format) and head_dim % 16:
         raise ValueError(f"KV format: {format} wants heads whose width is a multiple of 16, not {head_dim}")
-    format = format.removesuffix("r")
-    if format == "f16":
-        return 2 * BLOCK_TOKENS * head_dim
-    if format == "q8":
-        return BLOCK_TOKENS * (head_dim + 2 * q8_groups(head_dim))
-    if head_dim % 32:
+    if format not in ("f16", "q8", "q8r") and head_dim % 32:
         raise ValueError(f"KV format: {format} wants heads whose width is a multiple of 32, not {head_dim}")
-    return BLOCK_TOKENS * (head_dim // 2 + head_dim // (16 if format == "fp4" else 8))
+    part = part_format(format, key)
+    if part == "f16":
+        return 2 * BLOCK_TOKENS * head_dim
+    if part == "q8":
+        return BLOCK_TOKENS * (head_dim + 2 * q8_groups(head_dim))
+    return BLOCK_TOKENS * (head_dim // 2 + head_dim // (16 if part == "fp4" else 8))
 
 
 def q8_groups(head_dim: int) -> int:
@@ -108,7 +115,8 @@ def quantise_int4(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def put(block: np.ndarray, format: str, slot: int, x: np.ndarray, *, key: bool) -> None:
     """Store x f32[kv_heads, head_dim] as position `slot` of a coded block uint8[kv_heads, bytes]."""
     if rotated(format):
-        x, format = hadamard(x.astype(np.float32)), format[:-1]
+        x = hadamard(x.astype(np.float32))
+    format = part_format(format, key)
     values, scales = take_apart(block, format, x.shape[1], key=key)
     if format == "q8":
         values[:, slot], scales[:, slot] = quantise_q8(x)
@@ -126,6 +134,7 @@ def get(block: np.ndarray, format: str, slot: int, head_dim: int, *, key: bool) 
     """Position `slot` of a coded block -> float64[kv_heads, head_dim]."""
     if rotated(format):
         return hadamard(get(block, format[:-1], slot, head_dim, key=key))
+    format = part_format(format, key)
     values, scales = take_apart(block, format, head_dim, key=key)
     if format == "q8":
         return values[:, slot].astype(np.float64) * np.repeat(scales[:, slot].astype(np.float64), Q8_CHANNELS, axis=-1)[:, :head_dim]

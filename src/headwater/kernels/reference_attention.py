@@ -22,8 +22,8 @@ def new_cache(layers: int, blocks: int, kv_heads: int, head_dim: int, format: st
     if format == "f16":
         return KVArrays(np.zeros((layers, blocks, kv_heads, head_dim, BLOCK_TOKENS), np.float16),
                         np.zeros((layers, blocks, kv_heads, BLOCK_TOKENS, head_dim), np.float16), format)
-    shape = (layers, blocks, kv_heads, block_bytes(format, head_dim))
-    return KVArrays(np.zeros(shape, np.uint8), np.zeros(shape, np.uint8), format)
+    k, v = (np.zeros((layers, blocks, kv_heads, block_bytes(format, head_dim, key=key)), np.uint8) for key in (True, False))
+    return KVArrays(k, v, format)
 
 
 def write_kv(step: Step, cache: KVArrays, spec: Attend, k: np.ndarray, v: np.ndarray) -> None:

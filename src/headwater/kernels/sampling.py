@@ -119,16 +119,20 @@ def sample(logits: np.ndarray, draws: Draws) -> Drawn:
     return drawn
 
 
-def _sample_slowly(logits: np.ndarray, draws: Draws, r: int, drawn: Drawn) -> None:
-    """Row r by the definition, where the native module is missing."""
+def row_of(draws: Draws, r: int, vocabulary: int) -> reference_sampling.Row:
+    """The parameters of row r, as the definition takes them."""
     allowed = None
     if draws.mask_row[r] >= 0 and draws.masks is not None:
-        allowed = np.unpackbits(draws.masks[draws.mask_row[r]].view(np.uint8), bitorder="little")[: len(logits)].astype(bool)
-    row = reference_sampling.Row(
+        allowed = np.unpackbits(draws.masks[draws.mask_row[r]].view(np.uint8), bitorder="little")[:vocabulary].astype(bool)
+    return reference_sampling.Row(
         float(draws.temperature[r]), int(draws.top_k[r]), float(draws.top_p[r]), float(draws.min_p[r]), float(draws.repetition[r]),
         float(draws.presence[r]), float(draws.frequency[r]), int(draws.seed[r]), int(draws.position[r]), tuple(draws.counts.row(r)),
         tuple(draws.bias.row(r)), tuple(i for (i,) in draws.banned.row(r)), allowed)
-    token, k = reference_sampling.draw(logits, row)[0], int(draws.n_logprobs[r])
+
+
+def _sample_slowly(logits: np.ndarray, draws: Draws, r: int, drawn: Drawn) -> None:
+    """Row r by the definition, where the native module is missing."""
+    token, k = reference_sampling.draw(logits, row_of(draws, r, len(logits)))[0], int(draws.n_logprobs[r])
     drawn.tokens[r], drawn.logprobs[r], drawn.ranks[r] = token, 0, 0
     drawn.status[r] = SAMPLED if token >= 0 else NOTHING_ALLOWED if (logits < np.inf).all() else NOT_FINITE
     if k < 0 or token < 0:

@@ -198,8 +198,29 @@ class KVManager:
         """Get blocks for positions before `end`, or for as many as can be had; returns the position (at most `end`) they reach."""
         k = self.blocks_for(end) - chain.n
         if k > 0:
-            self._extend(chain, self._make_room(k, now), now)
+            got = self._make_room(k, now)
+            if got < k and self._reclaim(chain, now):
+                got = self._make_room(k, now)
+            self._extend(chain, got, now)
         return min(end, chain.n * self.block)
+
+    def _reclaim(self, chain: Chain, now: float) -> bool:
+        """Blocks that the row computed again take the place of the twins that the index knew before, where nobody else reads those: a row alone
+        never needs two copies of its own history. Whether any twin was freed."""
+        nodes = self.nodes
+        twins = [node for node in chain.shadows if nodes.refs[node] == 1]
+        for twin in twins:
+            own = int(chain.nodes[nodes.depth[twin]])
+            self.index.replace(twin, own)
+            self.points.move(twin, own)
+            nodes.point[own], nodes.point[twin] = nodes.point[twin], False
+            nodes.hits[own] += nodes.hits[twin]
+            nodes.created[own] = nodes.created[twin]
+            if chain.tip == twin:
+                chain.tip = own
+            chain.shadows.remove(twin)
+        nodes.unref(np.array(twins, np.int32), now)
+        return bool(twins)
 
     def reserve_each(self, chains: list[Chain], now: float) -> bool:
         """One block more for each chain if free memory has them all; False (nothing changed) otherwise."""

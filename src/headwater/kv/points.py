@@ -52,6 +52,13 @@ class Points:
         """The latest point in `node` at or before position `limit`."""
         return max((p for p in self.by_node.get(node, ()) if p.pos <= limit), key=lambda p: p.pos, default=None)
 
+    def move(self, old: int, new: int) -> None:
+        """Points that end in node `old` end in `new` from now on."""
+        if old in self.by_node:
+            self.by_node[new] = self.by_node.pop(old)
+            for point in self.by_node[new]:
+                point.node = new
+
     def drop(self, point: Point) -> bool:
         """Give everything back. True when its node has no point left (the caller clears the node's flag)."""
         del self.all[point]

@@ -143,6 +143,23 @@ class PrefixIndex:
             self._size[parent] += 1
         self._heads.setdefault((parent, int(ids[0])), {})[node] = None
 
+    def replace(self, old: int, new: int) -> None:
+        """The unpublished node `new` holds the same block as the published full node `old` and takes its place; `old` becomes unpublished."""
+        nodes = self.nodes
+        parent, first = int(nodes.parent[old]), int(nodes.tokens[old, 0])
+        for column in (nodes.parent, nodes.tokens, nodes.filled, nodes.key, nodes.kids):
+            column[new] = column[old]
+        self._by_key[int(nodes.key[old])] = new
+        children = self._heads[parent, first]
+        del children[old]
+        children[new] = None
+        below = np.flatnonzero(nodes.live & (nodes.parent == old))
+        nodes.parent[below] = new
+        for token in np.unique(nodes.tokens[below, 0]).tolist():
+            self._heads[new, token] = self._heads.pop((old, token))
+        nodes.parent[old] = UNPUBLISHED
+        nodes.filled[old] = nodes.kids[old] = 0
+
     def remove(self, node: int) -> None:
         """Forget a published node without children; it becomes unpublished."""
         nodes = self.nodes

@@ -111,6 +111,8 @@ class Board:
 
     def shared(self, seq: Seq, done: int) -> int:
         """How many of `done` tokens may serve others: a generated token that read only part of the cache wrote what is its row's own."""
+        if self.caps.private:
+            return 0
         return min(done, seq.prompt_len) if self.caps.attend else done
 
     def commit_all(self, idx: np.ndarray, now: float) -> None:

@@ -34,6 +34,7 @@ class StepBuilder:
     single: np.ndarray = field(default_factory=lambda: _NONE)       # rows with one token (plus guesses)
     guesses: Ragged | None = None
     branches: Branches | None = None                               # beside the chains of `single`
+    laws: dict[int, np.ndarray] | None = None                       # of chains, by index in `single`
     chunks: list[tuple[int, int]] = field(default_factory=list)     # (row, tokens)
     grown: dict[int, int] = field(default_factory=dict)             # row -> its number of blocks before this step
     joins: list[tuple[Seq, Start, int]] = field(default_factory=list)
@@ -99,7 +100,7 @@ class StepBuilder:
             if table.at(int(rows[i])).wants_read(int(n_done[i] + n_new[i])):
                 want[i] |= Want.READ
         plan = StepPlan(step, rows, n_done, n_new, n_guess, want, self._tokens(n_new), self._new_blocks(rows), self._copies(),
-                        joins=[self._join(seq, start, kept) for seq, start, kept in self.joins], branches=self.branches)
+                        joins=[self._join(seq, start, kept) for seq, start, kept in self.joins], branches=self.branches, laws=self.laws)
         plan.leaves = np.array(self.board.leaves, np.int32)
         self.board.leaves.clear()
         plan.trims = self._trims()

@@ -72,6 +72,8 @@ class Forest:
 
     def _lendable(self, seq: Seq, tokens: int) -> int:
         """How many of its first tokens others may start from: all, but under a selective policy nothing that it generated."""
+        if self.kv.caps.private:
+            return 0
         return min(tokens, seq.prompt_len) if self.kv.caps.attend else tokens
 
     def wait_for(self, seq: Seq, length: int, cap: int) -> bool:

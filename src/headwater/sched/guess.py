@@ -12,7 +12,7 @@ from headwater.core.drafting import DraftCounts, DraftPass
 from headwater.core.executor import CostModel
 from headwater.core.plan import MOST_BRANCHES, MOST_GUESSES, Branches, Guesses, Ragged, StepFeatures, StepPlan, StepResult
 from headwater.core.request import Output
-from headwater.policies.draft.api import NOTHING, Draft, Drafter, Forks, TakesForced, members
+from headwater.policies.draft.api import NOTHING, Draft, Drafter, Forks, TakesForced, TakesSampling, members
 from headwater.sched.branches import common, worthwhile
 from headwater.sched.seq import Seq
 from headwater.sched.table import Rows
@@ -65,11 +65,12 @@ class Guesser:
         self.forget()
         price = self._price(idx)
         branches: list[tuple[int, np.ndarray]] = []
-        chains = [self._draft(i, int(row), int(limit), price, branches) for i, (row, limit) in enumerate(zip(idx, most, strict=True))]
+        laws: dict[int, np.ndarray] = {}
+        chains = [self._draft(i, int(row), int(limit), price, branches, laws) for i, (row, limit) in enumerate(zip(idx, most, strict=True))]
         self._forced.clear()
         if not any(map(len, chains)):
             return Guesses(Ragged(NO_IDS, np.zeros(len(idx) + 1, np.int32)))
-        return Guesses(Ragged.of(chains), Branches.of(branches))
+        return Guesses(Ragged.of(chains), Branches.of(branches), laws or None)
 
     def verified(self, plan: StepPlan, result: StepResult) -> None:
         """A step is about to be applied: count, and learn from the drafts that were checked."""
@@ -114,8 +115,8 @@ class Guesser:
         fresh = sum(len(ids) - d for ids, d in zip(branches, leave, strict=True))
         return DraftPass(done.drafted, held, done.source, len(branches), fresh, done.accepted - held)
 
-    def _draft(self, i: int, row: int, limit: int, price: float, branches: list[tuple[int, np.ndarray]]) -> np.ndarray:
-        """The chain of row `row`, the i-th of the step; its branches join `branches`."""
+    def _draft(self, i: int, row: int, limit: int, price: float, branches: list[tuple[int, np.ndarray]], laws: dict[int, np.ndarray]) -> np.ndarray:
+        """The chain of row `row`, the i-th of the step; its branches join `branches`, what it was drawn from `laws`."""
         s = self._catch_up(row)
         draft = self._proposed(s, row, min(limit, MOST_GUESSES)) if limit > 0 else NOTHING
         if not len(draft.ids) or (s.idle < PROBE_EVERY and self._alpha(s, draft.source, draft.match) < FLOOR):
@@ -125,7 +126,9 @@ class Guesser:
         s.idle = 0 if length else s.idle + 1
         s.match, s.source = draft.match, draft.source
         chain = draft.ids[:length].astype(np.int32, copy=False)
-        if draft.branches and length and self._alpha(s, draft.source, draft.match) >= FLOOR:
+        if draft.laws is not None and length:
+            laws[i] = draft.laws
+        elif draft.branches and length and self._alpha(s, draft.source, draft.match) >= FLOOR:
             hold = self._by_branch.get(draft.source, BRANCH_START)
             paying = worthwhile(chain, draft.branches, self._chance(s, draft), hold, price, limit - length, MOST_BRANCHES - len(branches))
             branches += [(i, ids) for ids in paying]
@@ -184,6 +187,9 @@ class Guesser:
         s = self._states[row] = _RowState(self._names, seq, drafter, known)
         self._names += 1
         drafter.begin(s.name, self.rows.tokens[row, :known].copy(), seq.request.cache_salt)
+        if isinstance(drafter, TakesSampling):
+            params = seq.request.params
+            drafter.sampling(s.name, 0.0 if params.greedy else params.temperature, seq.request.seed)
         if self.forker is not None:
             if key is not None:
                 self.forker.adopt(s.name, key)

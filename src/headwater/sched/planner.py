@@ -59,7 +59,8 @@ class Planner:
         idx = np.flatnonzero(rows.alive & (rows.known - rows.done == 1))
         if not len(idx):
             return
-        guesses, branches = self._guesses(idx, budget, now)
+        made = self._guesses(idx, budget, now)
+        guesses, branches, laws = (None, None, None) if made is None else made
         if guesses is not None:
             self._reserve_guesses(build, idx, guesses, now)
         short = idx[rows.done[idx] + 1 > rows.room[idx]]
@@ -72,14 +73,15 @@ class Planner:
             stay = rows.alive[idx]
             if guesses is not None and not stay.all():
                 guesses = Ragged.of([guesses.row(i) for i in np.flatnonzero(stay).tolist()])
-                branches = None                                     # memory is short: no step for trees
+                branches = laws = None                              # memory is short: no step for trees, and chains can do without their laws
             idx = idx[stay]
         build.add_single(idx, guesses, _within(branches, guesses))
+        build.laws = laws
 
-    def _guesses(self, idx: np.ndarray, budget: Budget, now: float) -> tuple[Ragged | None, Branches | None]:
+    def _guesses(self, idx: np.ndarray, budget: Budget, now: float) -> Guesses | None:
         rows, kv = self.board.rows, self.board.kv
         if self.guess is None:
-            return None, None
+            return None
         most = np.maximum(rows.limit[idx] - rows.known[idx] - 1, 0)
         most[(rows.want[idx] == 0) | rows.reading[idx]] = 0
         most = np.minimum(most, max(budget.tokens - len(idx), 0) // len(idx)).astype(np.int32)
@@ -88,13 +90,13 @@ class Planner:
                 done = int(rows.done[row])
                 most[i] = self.board.forest.next_border(rows.at(row), done, done + 1 + int(most[i])) - done - 1
         made = self.guess(idx.astype(np.int32), most)
-        guesses, branches = made if isinstance(made, Guesses) else (made, None)
+        guesses, branches, laws = made if isinstance(made, Guesses) else (made, None, None)
         counts = np.diff(guesses.start)
         if not counts.any():
-            return None, None
+            return None
         if (counts > most).any():
             guesses = Ragged.of([guesses.row(i)[: most[i]] for i in range(len(idx))])
-        return guesses, branches
+        return Guesses(guesses, None if self.board.caps.attend else branches, laws)   # trees only where everything is read
 
     def _reserve_guesses(self, build: StepBuilder, idx: np.ndarray, guesses: Ragged, now: float) -> None:
         """Blocks for guesses come from free memory only; a row that cannot get them is planned without (its guesses are cleared in place)."""

@@ -160,6 +160,10 @@ class Writer:
             tokens = prompt + tokens
         return completion_object(self.front, all_entries, tokens, offset)
 
+    def _work(self, i: int) -> int:
+        """How large, as `off_loop` counts, a table of the prompt's log-probabilities is: about a microsecond for each of its entries."""
+        return len(self.wanted[i].prompt) * (2 + (self.body.logprobs or 0)) * 16
+
     def _choice(self, i: int, index: int, text: str, logprobs: Any, finish: str | None, stop: Any) -> dict[str, Any]:
         return {"index": i * self.n + index, "text": text, "logprobs": logprobs, "finish_reason": finish, "stop_reason": stop}
 
@@ -177,7 +181,10 @@ class Writer:
                 if with_prompt:
                     echoed.add(key)
                     text = self.echo_text(i) + text
-                logprobs = self._logprobs(i, d.token_ids, d.logprobs or [], d.end_logprob, with_prompt=with_prompt, offset=offsets.get(key, 0))
+                logprobs = await off_loop(
+                    self._work(i) if with_prompt else 0, self._logprobs, i, d.token_ids, d.logprobs or [], d.end_logprob,
+                    with_prompt=with_prompt, offset=offsets.get(key, 0),
+                )
                 offsets[key] = offsets.get(key, 0) + len(text)
                 if not text and not d.finish_reason and not logprobs:
                     continue
@@ -204,7 +211,9 @@ class Writer:
             if self.wanted[i].read_only and j:
                 continue
             text = (self.echo_text(i) if self.body.echo else "") + p.text
-            logprobs = self._logprobs(i, p.ids, p.logprobs, p.end, with_prompt=self.body.echo, offset=0)
+            logprobs = await off_loop(
+                self._work(i) if self.body.echo else 0, self._logprobs, i, p.ids, p.logprobs, p.end, with_prompt=self.body.echo, offset=0,
+            )
             choice = self._choice(i, j, text, logprobs, "length" if self.wanted[i].read_only else p.finish, p.stop)
             choice["x_seed"] = p.seed
             if self.body.return_token_ids:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -25,7 +27,10 @@ from headwater.serve.settings import ServeSettings
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
 DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
+M_ARENA_MAX = -8                                                    # of malloc.h
 MOST_FILES = 65_536                                                 # open files, so connections, of the front
+# seconds that an idle connection stays: longer than clients (5 s) and proxies (60 s) keep theirs, or they would send into one that is closing
+KEEP_ALIVE = 65
 BACKLOG = 2048                                                      # connections that wait to be accepted
 
 
@@ -65,6 +70,7 @@ def run(spec: EngineSpec, settings: ServeSettings) -> None:
 
         need_exporter()
     allow_connections()
+    one_heap()
     if spec.model != ECHO:
         warn_if_slow()
     sock = listen(settings.host, settings.port)
@@ -93,6 +99,13 @@ def allow_connections() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def one_heap() -> None:
+    """One C heap for all threads, as the engine has: of several, each keeps what once went through its thread. Before the first other thread."""
+    if "MALLOC_ARENA_MAX" not in os.environ:
+        with contextlib.suppress(OSError, AttributeError, TypeError):        # a C library without it
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+
+
 def warn_if_slow() -> None:
     """One line where the numpy reference would compute."""
     from headwater.kernels import native
@@ -119,7 +132,7 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
     settle()
     server = Uvicorn(uvicorn.Config(
         app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None, log_level="warning", access_log=False,
-        timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,
+        timeout_keep_alive=KEEP_ALIVE, timeout_graceful_shutdown=int(settings.drain) + DRAIN_SLACK,
     ))
     loop = asyncio.get_running_loop()
 

@@ -36,8 +36,8 @@ def group_arrays(group: CacheGroup, blocks: int, maps: list[mmap.mmap]) -> KVArr
     """The arrays of one cache group, shaped as `kernels.reference_attention.new_cache` says."""
     head = (group.layers, blocks, group.kv_heads)
     if group.format != "f16":
-        shape = (*head, block_bytes(group.format, group.head_dim))
-        return KVArrays(lazy_array(shape, np.uint8, maps), lazy_array(shape, np.uint8, maps), group.format)
+        k, v = (lazy_array((*head, block_bytes(group.format, group.head_dim, key=key)), np.uint8, maps) for key in (True, False))
+        return KVArrays(k, v, group.format)
     k = lazy_array((*head, group.head_dim, BLOCK_TOKENS), np.float16, maps)
     v = lazy_array((*head, BLOCK_TOKENS, group.head_dim), np.float16, maps)
     return KVArrays(k, v, group.format)

@@ -44,7 +44,7 @@ class ModelForward:
         self.index: IndexPool | None = None
         self.pattern: PatternPool | None = None
         if isinstance(select, PatternSpec):                         # keys and values of prompts carry the policy's name, generated ones are private
-            self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}", attend=attend)
+            self.caps = replace(self.caps, identity=f"{self.caps.identity}/{attend}", attend=attend, private=select.whole)
             if full is not None:
                 self.pattern = PatternPool(select, full, spec.groups[full], blocks[full] + SCRATCH_BLOCKS)
         elif select is not None:                                    # where prompts select too, all keys and values carry the policy's name

@@ -13,11 +13,13 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.plan import Ragged, StepPlan, StepResult, Want
 from headwater.core.request import TokenLogprobs
 from headwater.kernels.program import Replay
+from headwater.kernels.sampling import sample
 from headwater.worker.branches import gather, spread
 from headwater.worker.forward import Forward
 from headwater.worker.inputs import Inputs, drop_rows
 from headwater.worker.masks import Masks
 from headwater.worker.reads import find_reads, serve_reads, wanted_tokens
+from headwater.worker.rejection import reject
 from headwater.worker.sampler import FAILURES, Sampler
 from headwater.worker.verify import accept
 
@@ -175,10 +177,14 @@ class Runner:
     def _draw(self, plan: StepPlan, draws: Draws, hidden: np.ndarray, result: StepResult) -> Ragged:
         """Sample every place, verify guesses, fill n_ok and logprobs; -> tokens per plan row. Drawn tokens join the rows' histories."""
         bits = self._mask_bits(plan, draws, result)
-        drawn = self._sampler.draw(self.forward.logits(hidden), draws.table_rows, draws.lengths, self.inputs, bits)
+        parameters, logits = self._sampler.draws(draws.table_rows, draws.lengths, self.inputs, bits), self.forward.logits(hidden)
+        drawn = sample(logits, parameters)
         accepted = np.zeros(len(draws.sampled), np.int32)
         if plan.n_guess.any():
             guesses = Ragged.of([plan.tokens.row(i)[plan.n_new[i] - plan.n_guess[i] :] for i in draws.sampled.tolist()])
+            if plan.laws:
+                laws = {j: plan.laws[i] for j, i in enumerate(draws.sampled.tolist()) if i in plan.laws}
+                reject(logits, parameters, draws.start, guesses, laws, drawn)
             accepted = accept(Ragged(drawn.tokens, draws.start), guesses)
             result.n_ok[draws.sampled] -= plan.n_guess[draws.sampled] - accepted
         counts = np.diff(draws.start)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from headwater.kernels.sampling import Drawn, Draws, RaggedIds, sample
+from headwater.kernels.sampling import Draws, RaggedIds
 from headwater.worker.inputs import Inputs
 
 FAILURES = {1: "the model's logits are not finite at this position", 2: "no token is allowed here (grammar, allowed_token_ids and bans exclude all)"}
@@ -20,8 +20,8 @@ class Sampler:
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
 
-    def draw(self, logits: np.ndarray, rows: np.ndarray, lengths: np.ndarray, inputs: Inputs, bits: np.ndarray | None) -> Drawn:
-        """logits: float32[n, vocabulary] (kept); rows: int32[n] table rows; lengths: known tokens of each = position of the drawn token.
+    def draws(self, rows: np.ndarray, lengths: np.ndarray, inputs: Inputs, bits: np.ndarray | None) -> Draws:
+        """rows: int32[n] table rows; lengths: known tokens of each = position of the drawn token.
 
         bits: uint32[n, words] of grammar masks or None.
         """
@@ -30,12 +30,12 @@ class Sampler:
         bias = [inputs.bias.get(r, (NO_IDS, NO_VALUES)) for r in rows.tolist()] if inputs.bias else []
         banned = [_banned(r, n, inputs) for r, n in zip(rows.tolist(), lengths.tolist(), strict=True)] if c["min_tokens"][rows].any() else []
         counts = [_counts(r, n, inputs) for r, n in zip(rows.tolist(), lengths.tolist(), strict=True)] if c["penalised"][rows].any() else []
-        return sample(logits, Draws(
+        return Draws(
             c["temperature"][rows], c["top_k"][rows], c["top_p"][rows], c["min_p"][rows], c["repetition_penalty"][rows], c["presence_penalty"][rows],
             c["frequency_penalty"][rows], c["seed"][rows], lengths.astype(np.int64), c["logprobs"][rows],
             _ragged(counts, len(rows), np.int32, np.int32), _ragged(bias, len(rows), np.float32),
             _ragged([(b,) for b in banned], len(rows)), mask_row, masks,
-        ))
+        )
 
 
 def _ragged(parts: Sequence[tuple[np.ndarray, ...]], rows: int, *dtypes: type) -> RaggedIds:

@@ -17,7 +17,7 @@ Path("turns.jsonl").write_text("\n".join(
 ))
 COMMON = (
     "--model", MODEL, "--url", URL, "--tokenizer", str(Path("tokenizer").resolve()), "--use-server-token-count", "--ui-type",
-    "none", "--random-seed", "1", "--extra-inputs", "max_completion_tokens:24",
+    "none", "--random-seed", "1", "--extra-inputs", "max_completion_tokens:24", "ignore_eos:true",   # an answer without a word counts as none
 )
 
 
@@ -40,6 +40,11 @@ def run(name: str, *flags: str) -> dict:
     return json.loads(reports[0].read_text())
 
 
+def problem(report: dict) -> object:
+    """What it says went wrong."""
+    return report.get("error_summary"), {k: report[k].get("avg") for k in ("request_count", "error_request_count") if report.get(k)}
+
+
 def count(report: dict, metric: str) -> float:
     return (report.get(metric) or {}).get("avg", 0)
 
@@ -48,15 +53,15 @@ make_tokenizer()
 print(f"aiperf {version('aiperf')}")
 single = ("--input-file", "single.jsonl", "--custom-dataset-type", "single_turn", "--request-count", "24", "--concurrency", "4")
 report = run("chat", "--endpoint-type", "chat", "--streaming", *single)
-assert count(report, "request_count") == 24 and not count(report, "error_request_count") and count(report, "time_to_first_token") > 0, report
+assert count(report, "request_count") == 24 and not count(report, "error_request_count") and count(report, "time_to_first_token") > 0, problem(report)
 print("24 streamed chats, four at a time, none failed")
 turns = ("--input-file", "turns.jsonl", "--custom-dataset-type", "multi_turn", "--concurrency", "3", "--request-count", "18")
 report = run("turns", "--endpoint-type", "chat", "--streaming", *turns)
-assert count(report, "request_count") == 18 and not count(report, "error_request_count"), report
+assert count(report, "request_count") == 18 and not count(report, "error_request_count"), problem(report)
 print("6 sessions of three turns, none failed")
 cut = ("--request-cancellation-rate", "50", "--request-cancellation-delay", "0.01")
 report = run("cancelled", "--endpoint-type", "chat", "--streaming", *single, *cut)
 print(f"half of the requests cancelled: {count(report, 'request_count'):.0f} answered, {count(report, 'error_request_count'):.0f} cut")
 report = run("embeddings", "--endpoint-type", "embeddings", *single)
-assert count(report, "request_count") == 24 and not count(report, "error_request_count"), report
+assert count(report, "request_count") == 24 and not count(report, "error_request_count"), problem(report)
 print("24 embeddings, none failed")

@@ -74,7 +74,8 @@ def responses(want: str) -> None:
         assert "".join(e.delta for e in s if e.type == "response.output_text.delta") == want
     client.responses.delete(r.id)
     tool = {"type": "function", "name": "draw", "parameters": Point.model_json_schema(), "strict": True}
-    r = client.responses.create(model=MODEL, input="x", tools=[tool], tool_choice="required", temperature=0, max_output_tokens=200)
+    r = client.responses.create(model=MODEL, input="x", tools=[tool], tool_choice="required", parallel_tool_calls=False, temperature=0,
+                                max_output_tokens=200)
     assert {o.type for o in r.output} == {"function_call"} and json.loads(r.output[0].arguments)
 
 

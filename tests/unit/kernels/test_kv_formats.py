@@ -19,7 +19,7 @@ from headwater.kernels.program import Step
 needs_native = pytest.mark.skipif(not native.available(), reason="needs the native module")
 LAYER = Attend(group=0, layer=0, heads=6, kv_heads=2, head_dim=64, scale=0.125)
 FOUR_BITS = ["fp4", "int4"]
-ROTATED = ["q8r", "fp4r", "int4r"]
+ROTATED = ["q8r", "fp4r", "int4r", "k8v4", "k8v4r"]              # and the one of two halves
 
 
 def one_row(n: int, spec: Attend = LAYER, seed: int = 0) -> tuple[Step, np.ndarray, np.ndarray, np.ndarray]:
@@ -136,4 +136,4 @@ def test_heads_of_a_width_that_a_format_cannot_hold_are_refused() -> None:
 def test_the_memory_plan_knows_what_a_block_takes(format: str, head_dim: int) -> None:
     group = CacheGroup("full", 5, 2, head_dim, format=format)
     assert group.head_bytes_per_block == kv_formats.block_bytes(format, head_dim)
-    assert group.bytes_per_block == 2 * 5 * 2 * kv_formats.block_bytes(format, head_dim)
+    assert group.bytes_per_block == 5 * 2 * sum(kv_formats.block_bytes(format, head_dim, key=key) for key in (True, False))

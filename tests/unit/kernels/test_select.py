@@ -78,7 +78,7 @@ def relative(a: np.ndarray, b: np.ndarray) -> float:
     return float((np.linalg.norm(a - b, axis=2) / np.linalg.norm(b, axis=2)).max())
 
 
-@pytest.mark.parametrize("format", ["f16", "q8"])
+@pytest.mark.parametrize("format", ["f16", "q8", "k8v4"])
 @pytest.mark.parametrize("name", SPECS)
 def test_native_agrees_with_the_definition(name: str, format: str) -> None:
     n = 2 * SEGMENT + 40

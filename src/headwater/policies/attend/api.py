@@ -7,7 +7,7 @@ forks, preemption and the cache change nothing. Keys and values of generated tok
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from headwater.kernels.pattern import PatternSpec
 from headwater.kernels.select import SelectSpec
@@ -37,8 +37,11 @@ def positions(name: str, value: int, least: int = 0, most: int = 1 << 24, multip
     return value
 
 
-def frame(tile: int, block: int, queries: int, sinks: int, local: int, dense_layers: int) -> dict[str, int]:
-    """Fields of a PatternSpec: what all residents for prompts have. Raises UserInputError naming the parameter and its bounds."""
+def frame(tile: int, block: int, queries: int, sinks: int, local: int, dense_layers: int, whole_prompt: bool = False) -> dict[str, Any]:
+    """Fields of a PatternSpec: what all residents for prompts have. whole_prompt: a prompt's last 128 queries decide for all of it, as published.
+
+    Raises UserInputError naming the parameter and its bounds.
+    """
     from headwater.core.errors import UserInputError
 
     positions("tile", tile, 256, 4096, 256)
@@ -47,8 +50,10 @@ def frame(tile: int, block: int, queries: int, sinks: int, local: int, dense_lay
     rows = max(block, 64)
     if tile % rows:
         raise UserInputError(f"--attend: block={block}: must divide tile={tile}", field="attend")
-    return {"tile": tile, "block": block, "rows": rows, "queries": queries, "sinks": positions("sinks", sinks), "local": positions("local", local),
-            "dense_layers": positions("dense_layers", dense_layers)}
+    return {
+        "tile": tile, "block": block, "rows": rows, "queries": 128 if whole_prompt else queries, "sinks": positions("sinks", sinks),
+        "local": positions("local", local), "dense_layers": positions("dense_layers", dense_layers), "whole": whole_prompt,
+    }
 
 
 def number(name: str, value: float) -> float:

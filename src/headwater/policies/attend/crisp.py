@@ -20,6 +20,8 @@ class Crisp:
     alpha: 1 accurate, 1.25 balanced, 1.5 fast; 0 reads everything. block: keys kept together. least: fewest blocks per direction. sinks,
     local: anchors of the router, also read in any case. route: by structural mass, by Jensen-Shannon `divergence` of the pooled map (FlexPrefill),
     or always `slash` or `pooled`. coverage: keep by share `gamma` of the mass instead of above the floor. dense_layers: first layers that read all.
+    whole_prompt: as published, decide once from the last 128 queries of the prompt (of a step, where it is cut): answers then depend on how the
+    prompt is cut, so nothing is shared or cached.
     """
 
     alpha: float = 1.0
@@ -34,11 +36,12 @@ class Crisp:
     route: Literal["mass", "divergence", "slash", "pooled"] = "mass"
     coverage: bool = False
     dense_layers: int = 0
+    whole_prompt: bool = False
 
     def selection(self) -> PatternSpec | None:
         if self.alpha == 0 and not self.coverage and self.gamma >= 1:
             return None
-        shape = frame(self.tile, self.block, self.queries, self.sinks, self.local, self.dense_layers)
+        shape = frame(self.tile, self.block, self.queries, self.sinks, self.local, self.dense_layers, self.whole_prompt)
         return PatternSpec(
             CRISP, **shape, route=ROUTES.index(self.route), tau=number("tau", self.tau), alpha=number("alpha", self.alpha), coverage=self.coverage,
             gamma=share("gamma", self.gamma), least=positions("least", self.least, 0, 1 << 16),

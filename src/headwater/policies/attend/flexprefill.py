@@ -14,7 +14,7 @@ class FlexPrefill:
 
     Source: Lai et al., "FlexPrefill" (ICLR 2025), as restated by CRISP (2609.01925, appendix A): a head whose pooled map lies further than
     `tau` (root of the Jensen-Shannon divergence) from the sampled one goes by columns and distances, others by pooled scores. Decided per
-    absolute tile from samples before it, see `crisp`.
+    absolute tile from samples before it, see `crisp`; so `whole_prompt`.
     """
 
     gamma: float = 0.95
@@ -26,11 +26,12 @@ class FlexPrefill:
     sinks: int = 128
     local: int = 128
     dense_layers: int = 0
+    whole_prompt: bool = False
 
     def selection(self) -> PatternSpec | None:
         if self.gamma >= 1:
             return None
-        shape = frame(self.tile, self.block, self.queries, self.sinks, self.local, self.dense_layers)
+        shape = frame(self.tile, self.block, self.queries, self.sinks, self.local, self.dense_layers, self.whole_prompt)
         return PatternSpec(
             CRISP, **shape, route=ROUTES.index("divergence"), tau=number("tau", self.tau), coverage=True, gamma=share("gamma", self.gamma),
             least=positions("least", self.least, 0, 1 << 16),

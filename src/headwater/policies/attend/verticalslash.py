@@ -13,7 +13,7 @@ class VerticalSlash:
     """Keep `vertical` positions by column and `slash` distances, in runs of 16, with the largest sampled mass.
 
     Source: Jiang et al., "MInference 1.0" (2407.02490), its vertical-slash pattern with one setting for all heads instead of an offline search.
-    Decided per absolute tile from samples before it, see `crisp`. sinks and local: columns and distances that are kept in any case.
+    Decided per absolute tile from samples before it, see `crisp`; so `whole_prompt`. sinks, local: columns and distances kept in any case.
     """
 
     vertical: int = 512
@@ -23,7 +23,8 @@ class VerticalSlash:
     sinks: int = 32
     local: int = 112
     dense_layers: int = 0
+    whole_prompt: bool = False
 
     def selection(self) -> PatternSpec | None:
-        shape = frame(self.tile, 16, self.queries, self.sinks, self.local, self.dense_layers)
+        shape = frame(self.tile, 16, self.queries, self.sinks, self.local, self.dense_layers, self.whole_prompt)
         return PatternSpec(VERTICAL_SLASH, **shape, vertical=positions("vertical", self.vertical), slash=positions("slash", self.slash))

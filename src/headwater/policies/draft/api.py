@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -29,6 +28,7 @@ class Draft:
     match: int = 0
     source: str = "other"
     branches: tuple[Branch, ...] = ()
+    laws: np.ndarray | None = None                                  # float64[k, vocabulary] that ids were drawn from: for rejection sampling
 
 
 NOTHING = Draft(np.zeros(0, np.int32))
@@ -66,7 +66,14 @@ class Fork(NamedTuple):
     most: int
 
 
-Continue = Callable[[np.ndarray, int, str], np.ndarray]            # (tokens int32[n], most, salt) -> int32[≤ most], a model's continuation
+class SmallModel(Protocol):
+    """A model that drafts."""
+
+    def __call__(self, tokens: np.ndarray, most: int, salt: str) -> np.ndarray:
+        """int32[n] tokens -> int32[≤ most], their greedy continuation."""
+
+    def sample(self, tokens: np.ndarray, most: int, salt: str, temperature: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """-> (int32[k ≤ most] drawn one behind the other, float64[k, vocabulary] that each was drawn from)."""
 
 
 @runtime_checkable
@@ -75,7 +82,7 @@ class NeedsModel(Protocol):
 
     file: str
 
-    def attach(self, model: Continue) -> None:
+    def attach(self, model: SmallModel) -> None:
         """Who computes; before the first row."""
 
 
@@ -105,3 +112,11 @@ class TakesForced(Protocol):
 
     def force(self, row: int, ids: np.ndarray) -> None:
         """int32[k]: what must follow the tokens that the row has now; comes behind `extend`."""
+
+
+@runtime_checkable
+class TakesSampling(Protocol):
+    """A drafter that draws as its row does."""
+
+    def sampling(self, row: int, temperature: float, seed: int) -> None:
+        """How the row is drawn (temperature 0 = greedily); comes behind `begin`."""

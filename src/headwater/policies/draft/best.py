@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.policies.draft.api import NOTHING, Draft, Drafter, TakesForced
+from headwater.policies.draft.api import NOTHING, Draft, Drafter, TakesForced, TakesSampling
 
 
 @dataclass(slots=True)
@@ -31,6 +31,11 @@ class BestDraft:
         for d in self.drafters:
             if isinstance(d, TakesForced):
                 d.force(row, ids)
+
+    def sampling(self, row: int, temperature: float, seed: int) -> None:
+        for d in self.drafters:
+            if isinstance(d, TakesSampling):
+                d.sampling(row, temperature, seed)
 
     def end(self, row: int) -> None:
         for d in self.drafters:

@@ -203,7 +203,8 @@ void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, cons
   check_shapes(step, kv, spec);
   if (step.n_tokens == 0) return;
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
-                      (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim), skip, stats};
+                      (spec.head_dim + 15) / 16 * 16, block_bytes(key_format(kv.format), spec.head_dim),
+                      block_bytes(value_format(kv.format), spec.head_dim), skip, stats};
   std::vector<RowSpan> spans = spans_of(step, kv, spec);
   store(pool, job);
   if (until || from) {
@@ -250,9 +251,10 @@ void copy_blocks(ThreadPool& pool, const KVGroup& kv, const int32_t* pairs, int 
   for (int i = 0; i < 2 * n_pairs; ++i) {
     if (pairs[i] < 0 || pairs[i] >= kv.n_blocks) fail("block " + std::to_string(pairs[i]) + " of a copy is outside the cache");
   }
-  const size_t bytes = static_cast<size_t>(kv_block_bytes(kv.format, kv.head_dim) * kv.kv_heads);
   pool.parallel_for(kv.layers, [&](int layer, int) {
     for (uint16_t* cache : {kv.k, kv.v}) {
+      const int format = cache == kv.k ? key_format(kv.format) : value_format(kv.format);
+      const size_t bytes = static_cast<size_t>(block_bytes(format, kv.head_dim) * kv.kv_heads);
       char* base = reinterpret_cast<char*>(cache) + static_cast<size_t>(layer) * static_cast<size_t>(kv.n_blocks) * bytes;
       for (int i = 0; i < n_pairs; ++i) {
         if (pairs[2 * i] != pairs[2 * i + 1]) {

@@ -15,7 +15,11 @@ namespace hw {
 
 // kQ8: int8, a half-precision scale per 32 channels of a token. kFp4: E2M1, an E4M3 scale per 16. kInt4: 0..15, half-precision scale and minimum per
 // 32. Codes of four bits: in each run of sixteen numbers byte i holds number i (low half) and number i + 8.
-enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kFormats = 4 };
+// kK8V4: keys as kQ8, values as kInt4.
+enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kK8V4 = 4, kFormats = 5 };
+
+static inline int key_format(int format) { return format == kK8V4 ? kQ8 : format; }
+static inline int value_format(int format) { return format == kK8V4 ? kInt4 : format; }
 
 // Python's format numbers: these, plus kRotated where keys and values are rotated.
 constexpr int kRotated = 16;
@@ -58,7 +62,7 @@ struct AttendJob {
   float* lse;          // [n_tokens][heads] natural log-sum-exp, or null
   int group;           // query heads per kv head
   int padded;          // head_dim rounded up to 16
-  int64_t block_bytes;  // of one kv head of one block, in k and in v
+  int64_t key_bytes, value_bytes;  // of one kv head of one block
   float skip = 0.0f;    // below 0: a chunk whose best score lies this far (base 2) below the row's best so far is left out
   int64_t* stats = nullptr;  // [2] of row-chunks: computed, left out; or null
 };
@@ -77,7 +81,8 @@ static inline void visible_range(const AttendSpec& spec, int position, int end, 
 
 static inline int64_t q8_groups(int head_dim) { return (head_dim + kQ8Channels - 1) / kQ8Channels; }
 
-static inline int64_t kv_block_bytes(int format, int head_dim) {
+// Bytes of one kv head of one block of keys, or of values, in the format of either (key_format, value_format).
+static inline int64_t block_bytes(int format, int head_dim) {
   switch (format) {
     case kQ8: return kBlockTokens * (head_dim + 2 * q8_groups(head_dim));
     case kFp4: return kBlockTokens * (head_dim / 2 + head_dim / 16);
@@ -86,10 +91,15 @@ static inline int64_t kv_block_bytes(int format, int head_dim) {
   }
 }
 
-// Where one kv head of a block begins in k or v.
-static inline const char* block_of(const AttendJob& job, const uint16_t* cache, int block, int kv_head) {
-  const int64_t index = (static_cast<int64_t>(job.spec.layer) * job.kv.n_blocks + block) * job.spec.kv_heads + kv_head;
-  return reinterpret_cast<const char*>(cache) + index * job.block_bytes;
+// Where one kv head of a block begins in k and in v.
+static inline int64_t block_index(const AttendJob& job, int block, int kv_head) {
+  return (static_cast<int64_t>(job.spec.layer) * job.kv.n_blocks + block) * job.spec.kv_heads + kv_head;
+}
+static inline const char* key_block(const AttendJob& job, int block, int kv_head) {
+  return reinterpret_cast<const char*>(job.kv.k) + block_index(job, block, kv_head) * job.key_bytes;
+}
+static inline const char* value_block(const AttendJob& job, int block, int kv_head) {
+  return reinterpret_cast<const char*>(job.kv.v) + block_index(job, block, kv_head) * job.value_bytes;
 }
 
 // Floats between converted value rows: not a power of two, or they fight for cache sets.

@@ -41,8 +41,10 @@ hw::KVGroup cache_of(const Cache& k, const Cache& v, int format, int head_dim) {
   group.kv_heads = static_cast<int>(k.shape(2));
   group.head_dim = head_dim;
   want(hw::set_format(group, format), "cache: unknown format");
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
-  want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "cache: k and v do not have the size of the format");
+  const int64_t blocks = group.layers * group.n_blocks * group.kv_heads;
+  const int64_t key_bytes = blocks * hw::block_bytes(hw::key_format(group.format), head_dim);
+  const int64_t value_bytes = blocks * hw::block_bytes(hw::value_format(group.format), head_dim);
+  want(static_cast<int64_t>(k.nbytes()) == key_bytes && static_cast<int64_t>(v.nbytes()) == value_bytes, "cache: k and v do not have the size of the format");
   group.k = static_cast<uint16_t*>(k.data());
   group.v = static_cast<uint16_t*>(v.data());
   return group;

@@ -19,8 +19,8 @@ struct Segment {
   float* scores;                    // [kRegisterRows][kScoreStride]
   int32_t *assigned, *count;        // [segment], [vectors]
 
-  const char* key_block(int b) const { return block_of(job, job.kv.k, blocks[b], kv_head); }
-  const char* value_block(int b) const { return block_of(job, job.kv.v, blocks[b], kv_head); }
+  const char* key_block(int b) const { return hw::key_block(job, blocks[b], kv_head); }
+  const char* value_block(int b) const { return hw::value_block(job, blocks[b], kv_head); }
 };
 
 template <class Source>
@@ -128,7 +128,7 @@ void turn(const char* in, char* out, int rows, int size) {
 // Stored keys of block b, codes and scales as they are, in the layout of value blocks.
 void copy_keys(const Segment& s, int b, char* to) {
   const char* from = s.key_block(b);
-  const int dim = s.job.spec.head_dim, format = s.job.kv.format;
+  const int dim = s.job.spec.head_dim, format = key_format(s.job.kv.format);
   if (format == kF16) return turn(from, to, dim, 2);
   if (format == kQ8) {
     turn(from, to, dim, 1);
@@ -202,7 +202,7 @@ void build_wave(const Segment& s, const IndexLayout& layout, char* slot) {
   summarise<Source>(s, layout, slot);
   for (int j = 0; j < vectors; ++j) s.count[j] = starts[j];
   for (int i = s.first; i < s.spec.segment; ++i) order[s.count[s.assigned[i]]++] = static_cast<uint16_t>(i);
-  for (int b = 0; b < s.spec.segment / kBlockTokens; ++b) copy_keys(s, b, slot + layout.keys + b * s.job.block_bytes);
+  for (int b = 0; b < s.spec.segment / kBlockTokens; ++b) copy_keys(s, b, slot + layout.keys + b * s.job.key_bytes);
 }
 
 template <class Source>

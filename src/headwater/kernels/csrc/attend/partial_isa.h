@@ -223,10 +223,8 @@ template <class Source>
 inline void unpack(const AttendJob& job, const Work& w, const char** keys, const char** values, int b0, int b1) {
   const int dim = job.spec.head_dim, stride = value_stride(job.padded);
   for (int b = b0; b < b1; ++b) {
-    for (int64_t i = 0; i < job.block_bytes; i += 64) {
-      prefetch(keys[b + kAhead] + i);
-      prefetch(values[b + kAhead] + i);
-    }
+    for (int64_t i = 0; i < job.key_bytes; i += 64) prefetch(keys[b + kAhead] + i);
+    for (int64_t i = 0; i < job.value_bytes; i += 64) prefetch(values[b + kAhead] + i);
     float* key = w.keys + static_cast<int64_t>(b) * dim * kLanes;
     for (int d0 = 0; d0 < dim; d0 += kQ8Channels) {
       const auto scale = Source::key_scale(keys[b], dim, d0);
@@ -253,14 +251,14 @@ template <class Source>
 inline void partial_rows(const AttendJob& job, const Work& w, const int32_t* table, const int32_t* next, int r0, int r1, int kv_head, int b0, int b1) {
   const char *keys[kChunkBlocks + kAhead] = {}, *values[kChunkBlocks + kAhead] = {};
   for (int b = b0; b < b1; ++b) {
-    keys[b] = block_of(job, job.kv.k, table[b], kv_head);
-    values[b] = block_of(job, job.kv.v, table[b], kv_head);
+    keys[b] = key_block(job, table[b], kv_head);
+    values[b] = value_block(job, table[b], kv_head);
   }
   const bool direct = r1 - r0 <= kDirectRows && job.padded == job.spec.head_dim;
   for (int i = 0; i < kAhead; ++i) {  // what is read after the last block: keys, then values, then the next chunk's keys
     const int32_t block = next ? next[i] : table[b1 - 1];
-    keys[b1 + i] = direct ? values[b0 + i < b1 ? b0 + i : b1 - 1] : block_of(job, job.kv.k, block, kv_head);
-    values[b1 + i] = block_of(job, direct ? job.kv.k : job.kv.v, block, kv_head);
+    keys[b1 + i] = direct ? values[b0 + i < b1 ? b0 + i : b1 - 1] : key_block(job, block, kv_head);
+    values[b1 + i] = direct ? key_block(job, block, kv_head) : value_block(job, block, kv_head);
   }
   if (direct) return partial_group<Source>(job, w, r0, r1, keys, values, b0, b1);
   unpack<Source>(job, w, keys, values, b0, b1);

@@ -112,7 +112,8 @@ void attend_patterned(ThreadPool& pool, const Step& step, const KVGroup& kv, con
     return attend_with_lse(pool, step, kv, spec, q, q_stride, k, k_stride, v, v_stride, out, out_stride, lse);
   }
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, lse, spec.heads / spec.kv_heads,
-                      (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim)};
+                      (spec.head_dim + 15) / 16 * 16, block_bytes(key_format(kv.format), spec.head_dim),
+                      block_bytes(value_format(kv.format), spec.head_dim)};
   if (pattern.mass) return measure(pool, job, pattern);
   const std::vector<int32_t> from = dense_from(step, pattern);
   attend_with_lse(pool, step, kv, spec, q, q_stride, k, k_stride, v, v_stride, out, out_stride, lse, nullptr, 0.0f, nullptr, from.data());

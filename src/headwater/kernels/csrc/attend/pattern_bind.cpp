@@ -24,14 +24,14 @@ void want(bool ok, const char* what) {
 void evidence_arrays(Ints table, Keys k, int format, int layer, int kv_heads, int head_dim, float scale, nb::object pattern, int start, int head,
                      FloatsOut out) {
   hw::KVGroup kv;
-  want(k.ndim() >= 4 && format >= 0 && format < hw::kFormats && head_dim > 0 && kv_heads > 0 && static_cast<int>(k.shape(2)) == kv_heads,
+  want(k.ndim() >= 4 && hw::set_format(kv, format) && head_dim > 0 && kv_heads > 0 && static_cast<int>(k.shape(2)) == kv_heads,
        "keys must be [layers, blocks, kv_heads, ...]");
   kv.layers = static_cast<int>(k.shape(0));
   kv.n_blocks = static_cast<int64_t>(k.shape(1));
   kv.kv_heads = kv_heads;
   kv.head_dim = head_dim;
-  kv.format = format;
-  want(static_cast<int64_t>(k.nbytes()) == kv.layers * kv.n_blocks * kv_heads * hw::kv_block_bytes(format, head_dim), "keys do not have the format's size");
+  want(static_cast<int64_t>(k.nbytes()) == kv.layers * kv.n_blocks * kv_heads * hw::block_bytes(hw::key_format(kv.format), head_dim),
+       "keys do not have the format's size");
   kv.k = kv.v = static_cast<uint16_t*>(k.data());
   kv.table = table.data();
   kv.table_width = static_cast<int>(table.shape(0));
@@ -49,7 +49,7 @@ void evidence_arrays(Ints table, Keys k, int format, int layer, int kv_heads, in
   spec.head_dim = head_dim;
   spec.scale = scale;
   const hw::AttendJob job{{}, kv, spec, nullptr, nullptr, nullptr, 0, 0, 0, nullptr, 0, nullptr, heads / kv_heads, (head_dim + 15) / 16 * 16,
-                          hw::kv_block_bytes(format, head_dim)};
+                          hw::block_bytes(hw::key_format(kv.format), head_dim), hw::block_bytes(hw::value_format(kv.format), head_dim)};
   const hw::Judged judged{0, start, std::min(bound.view.spec.queries, blocks), -1};
   const auto evidence = HW_SELECT(pattern_evidence);
   const hw::Evidence e = evidence(job, bound.view, judged, head, hw::thread_scratch(2, hw::evidence_scratch(bound.view.spec, head_dim, start)));

@@ -32,6 +32,7 @@ void load_samples(const AttendJob& job, const Pattern& pattern, const Judged& ju
       const F32x16 x = live ? load_n(own + c, dim - c) : load_f16(kept + c);
       store_n(q + static_cast<int64_t>(i) * dim + c, x * scale, dim - c);
     }
+    if (job.kv.rotated) hadamard(q + static_cast<int64_t>(i) * dim, dim);
   }
 }
 
@@ -42,7 +43,7 @@ void each_chunk(const AttendJob& job, const Judged& judged, int kv_head, int blo
   const char* keys[kChunkBlocks + kAhead];
   for (int first = 0; first < blocks; first += kChunkBlocks) {
     const int n = first + kChunkBlocks < blocks ? kChunkBlocks : blocks - first;
-    for (int b = 0; b < n + kAhead; ++b) keys[b] = block_of(job, job.kv.k, table[first + b < blocks ? first + b : blocks - 1], kv_head);
+    for (int b = 0; b < n + kAhead; ++b) keys[b] = key_block(job, table[first + b < blocks ? first + b : blocks - 1], kv_head);
     f(first, n, keys);
   }
 }

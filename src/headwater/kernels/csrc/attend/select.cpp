@@ -66,7 +66,8 @@ void attend_selected(ThreadPool& pool, const Step& step, const KVGroup& kv, cons
   if (queries.empty() && sel.n_builds == 0) return;
   check_builds(step, kv, sel);
   const AttendJob job{step, kv, spec, q, k, v, q_stride, k_stride, v_stride, out, out_stride, nullptr, spec.heads / spec.kv_heads,
-                      (spec.head_dim + 15) / 16 * 16, kv_block_bytes(kv.format, spec.head_dim)};
+                      (spec.head_dim + 15) / 16 * 16, block_bytes(key_format(kv.format), spec.head_dim),
+                      block_bytes(value_format(kv.format), spec.head_dim)};
   const auto build = HW_SELECT(build_index);
   pool.parallel_for(sel.n_builds * spec.kv_heads, [&](int i, int) {
     build(job, sel, sel.builds + 3 * (i / spec.kv_heads), i % spec.kv_heads, thread_scratch(2, build_scratch(sel.spec, spec.head_dim)));

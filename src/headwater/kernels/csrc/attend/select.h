@@ -82,7 +82,7 @@ struct IndexLayout {
     } else if (s.kind == kTree) {
       bytes = int64_t{4} * TreeLevels(s).nodes * head_dim;
     } else if (s.kind == kWave) {
-      centroids = s.segment / kBlockTokens * kv_block_bytes(format, head_dim);
+      centroids = s.segment / kBlockTokens * block_bytes(key_format(format), head_dim);
       means = centroids + matrix;
       variances = means + matrix;
       order = variances + (s.second > 0 ? matrix : 0);

@@ -149,13 +149,14 @@ void pack_halves(const Reader& r, const Gather& list, const char** keys, const c
 // The same for formats with scales, which are left behind: float32 numbers.
 template <class Source>
 void pack_floats(const Reader& r, const Gather& list, const char** keys, const char** values) {
+  using Keys = typename Source::Keys;
   const int dim = r.job.spec.head_dim, stride = value_stride(r.job.padded);
   float lanes[kLanes];
   for (int i = 0; i < list.n; ++i) {
     float* key = r.w.keys + static_cast<int64_t>(i / kLanes) * dim * kLanes + i % kLanes;
     float* value = r.w.values + static_cast<int64_t>(i) * stride;
     for (int c = 0; c < dim; c += kLanes) {
-      store(lanes, Source::value(list.keys[i], dim, list.slots[i], c, Source::value_scale(list.keys[i], dim, list.slots[i], c)));
+      store(lanes, Keys::value(list.keys[i], dim, list.slots[i], c, Keys::value_scale(list.keys[i], dim, list.slots[i], c)));
       for (int l = 0; l < kLanes; ++l) key[(c + l) * kLanes] = lanes[l];
       store(value + c, Source::value(list.values[i], dim, list.slots[i], c, Source::value_scale(list.values[i], dim, list.slots[i], c)));
     }
@@ -188,8 +189,8 @@ void flush(const Reader& r, Gather& list) {
 
 // Members of the chosen clusters, clusters in order.
 int64_t read_clusters(const Reader& r) {
-  const int per = r.sel.spec.vectors(), format = r.job.kv.format;
-  const int64_t block_bytes = kv_block_bytes(format, r.job.spec.head_dim);
+  const int per = r.sel.spec.vectors();
+  const int64_t key_row = r.job.key_bytes / kBlockTokens, value_row = r.job.value_bytes / kBlockTokens;  // near enough, for every format
   int64_t read = 0;
   Gather list;
   for (int c = 0; c < r.clusters; ++c) {
@@ -200,14 +201,12 @@ int64_t read_clusters(const Reader& r) {
     const uint16_t* starts = r.starts(segment) + c % per;
     for (int i = starts[0]; i < starts[1]; ++i) {
       const int block = order[i] / kBlockTokens;
-      list.keys[list.n] = slot + r.layout.keys + block * block_bytes;
-      list.values[list.n] = block_of(r.job, r.job.kv.v, r.blocks(segment)[block], r.kv_head);
+      list.keys[list.n] = slot + r.layout.keys + block * r.job.key_bytes;
+      list.values[list.n] = value_block(r.job, r.blocks(segment)[block], r.kv_head);
       list.slots[list.n] = order[i] % kBlockTokens;
-      const int64_t row = list.slots[list.n++] * (block_bytes / kBlockTokens);  // near enough for every format
-      for (int64_t at = 0; at < block_bytes / kBlockTokens; at += 64) {
-        prefetch(list.keys[list.n - 1] + row + at);
-        prefetch(list.values[list.n - 1] + row + at);
-      }
+      for (int64_t at = 0; at < key_row; at += 64) prefetch(list.keys[list.n] + list.slots[list.n] * key_row + at);
+      for (int64_t at = 0; at < value_row; at += 64) prefetch(list.values[list.n] + list.slots[list.n] * value_row + at);
+      ++list.n;
       if (list.n == kChunkTokens) flush(r, list);
     }
     read += starts[1] - starts[0];

@@ -44,17 +44,14 @@ void store_f16_run(int dim, const float* k, int64_t k_stride, const float* v, in
   }
 }
 
-void store_q8_token(const AttendJob& job, const float* k, const float* v, char* key, char* value, int slot) {
-  const int dim = job.spec.head_dim, groups = static_cast<int>(q8_groups(dim));
-  auto* key_scales = reinterpret_cast<uint16_t*>(key + kBlockTokens * dim);
-  auto* value_scales = reinterpret_cast<uint16_t*>(value + kBlockTokens * dim);
+void store_q8(int dim, const float* x, char* block, int slot, bool key) {
+  const int groups = static_cast<int>(q8_groups(dim));
+  auto* scales = reinterpret_cast<uint16_t*>(block + kBlockTokens * dim);
   for (int g = 0; g < groups; ++g) {
     const int c = g * kQ8Channels, n = dim - c < kQ8Channels ? dim - c : kQ8Channels;
     int8_t bytes[kQ8Channels];
-    key_scales[g * kBlockTokens + slot] = quantise32(k + c, n, bytes);
-    for (int i = 0; i < n; ++i) key[(c + i) * kBlockTokens + slot] = static_cast<char>(bytes[i]);
-    value_scales[slot * groups + g] = quantise32(v + c, n, bytes);
-    std::memcpy(value + slot * dim + c, bytes, static_cast<size_t>(n));
+    scales[key ? g * kBlockTokens + slot : slot * groups + g] = quantise32(x + c, n, bytes);
+    for (int i = 0; i < n; ++i) block[key ? (c + i) * kBlockTokens + slot : slot * dim + c + i] = static_cast<char>(bytes[i]);
   }
 }
 
@@ -121,6 +118,11 @@ void store_four_bits(int format, int dim, const float* x, char* block, int slot,
   }
 }
 
+void store_coded(int format, int dim, const float* x, char* block, int slot, bool key) {
+  if (format == kQ8) return store_q8(dim, x, block, slot, key);
+  store_four_bits(format, dim, x, block, slot, key);
+}
+
 // `count` tokens of one block from `slot` on, in the format of the cache; k and v are those of the first.
 void store_run(const AttendJob& job, const float* k, int64_t k_stride, const float* v, int64_t v_stride, char* key, char* value, int slot, int count) {
   const int format = job.kv.format;
@@ -128,12 +130,8 @@ void store_run(const AttendJob& job, const float* k, int64_t k_stride, const flo
     return store_f16_run(job.spec.head_dim, k, k_stride, v, v_stride, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
   }
   for (int i = 0; i < count; ++i) {
-    if (format == kQ8) {
-      store_q8_token(job, k + i * k_stride, v + i * v_stride, key, value, slot + i);
-      continue;
-    }
-    store_four_bits(format, job.spec.head_dim, k + i * k_stride, key, slot + i, true);
-    store_four_bits(format, job.spec.head_dim, v + i * v_stride, value, slot + i, false);
+    store_coded(key_format(format), job.spec.head_dim, k + i * k_stride, key, slot + i, true);
+    store_coded(value_format(format), job.spec.head_dim, v + i * v_stride, value, slot + i, false);
   }
 }
 
@@ -159,8 +157,8 @@ void store_kv(const AttendJob& job, int kv_head, const int32_t* row_of, int firs
     int count = 1;
     while (t + count < last && slot + count < kBlockTokens && row_of[t + count] == row_of[t]) ++count;
     const int block = job.kv.table[static_cast<int64_t>(row_of[t]) * job.kv.table_width + position / kBlockTokens];
-    char* key = const_cast<char*>(block_of(job, job.kv.k, block, kv_head));
-    char* value = const_cast<char*>(block_of(job, job.kv.v, block, kv_head));
+    char* key = const_cast<char*>(key_block(job, block, kv_head));
+    char* value = const_cast<char*>(value_block(job, block, kv_head));
     const float *k = job.k + t * job.k_stride + column, *v = job.v + t * job.v_stride + column;
     if (job.kv.rotated) {
       store_rotated(job, k, v, key, value, slot, count);

@@ -67,7 +67,8 @@ HW_INLINE float fold_max(F32x16 v) { return max_lanes(v); }
 struct F32Source {  // scratch: keys [head_dim][16], values [16][value_stride(padded)]
   struct Scale {};
   static constexpr bool kScratch = true;
-  static constexpr int kBits = 0;  // of a stored number; 0: nothing to prefetch
+  static constexpr int kKeyBits = 0, kValueBits = 0;  // of a stored number; 0: nothing to prefetch
+  using Keys = F32Source;                             // what reads keys that lie in the layout of value blocks
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load(reinterpret_cast<const float*>(block) + d * kLanes); }
   HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
@@ -79,7 +80,8 @@ struct F32Source {  // scratch: keys [head_dim][16], values [16][value_stride(pa
 struct F16Source {
   struct Scale {};
   static constexpr bool kScratch = false;
-  static constexpr int kBits = 16;
+  static constexpr int kKeyBits = 16, kValueBits = 16;
+  using Keys = F16Source;
   HW_INLINE Scale key_scale(const char*, int, int) { return {}; }
   HW_INLINE F32x16 key(const char* block, int d, Scale) { return load_f16(reinterpret_cast<const uint16_t*>(block) + d * kLanes); }
   HW_INLINE Scale value_scale(const char*, int, int, int) { return {}; }
@@ -93,7 +95,8 @@ struct Q8Source {
     F32x16 v;
   };
   static constexpr bool kScratch = false;
-  static constexpr int kBits = 8;
+  static constexpr int kKeyBits = 8, kValueBits = 8;
+  using Keys = Q8Source;
   HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
     return {load_f16(reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim) + d / kQ8Channels * kBlockTokens)};
   }
@@ -155,7 +158,8 @@ struct Fp4Source {
     F32x16 first, second;  // of channels d to d + 15 and d + 16 to d + 31; of a value: first
   };
   static constexpr bool kScratch = false;
-  static constexpr int kBits = 4;
+  static constexpr int kKeyBits = 4, kValueBits = 4;
+  using Keys = Fp4Source;
   HW_INLINE F32x16 sixteen(const char* scales) {
     uint16_t half[kLanes];
     for (int i = 0; i < kLanes; ++i) half[i] = e4m3_bits(static_cast<uint8_t>(scales[i]));
@@ -181,7 +185,8 @@ struct Int4Source {
     F32x16 scale, least;
   };
   static constexpr bool kScratch = false;
-  static constexpr int kBits = 4;
+  static constexpr int kKeyBits = 4, kValueBits = 4;
+  using Keys = Int4Source;
   HW_INLINE Scale key_scale(const char* block, int head_dim, int d) {
     const auto* halves = reinterpret_cast<const uint16_t*>(block + kBlockTokens * head_dim / 2) + d / 32 * 2 * kBlockTokens;
     return {load_f16(halves), load_f16(halves + kBlockTokens)};
@@ -196,6 +201,19 @@ struct Int4Source {
   }
 };
 
+struct K8V4Source {
+  using Scale = Q8Source::Scale;
+  static constexpr bool kScratch = false;
+  static constexpr int kKeyBits = 8, kValueBits = 4;
+  using Keys = Q8Source;
+  HW_INLINE Scale key_scale(const char* block, int head_dim, int d) { return Q8Source::key_scale(block, head_dim, d); }
+  HW_INLINE F32x16 key(const char* block, int d, Scale s) { return Q8Source::key(block, d, s); }
+  HW_INLINE Int4Source::Scale value_scale(const char* block, int stride, int slot, int c) { return Int4Source::value_scale(block, stride, slot, c); }
+  HW_INLINE F32x16 value(const char* block, int stride, int slot, int c, const Int4Source::Scale& s) {
+    return Int4Source::value(block, stride, slot, c, s);
+  }
+};
+
 // f(source) with the source of a cache format.
 template <class F>
 HW_INLINE void with_source(int format, F&& f) {
@@ -203,6 +221,7 @@ HW_INLINE void with_source(int format, F&& f) {
     case kQ8: return f(Q8Source{});
     case kFp4: return f(Fp4Source{});
     case kInt4: return f(Int4Source{});
+    case kK8V4: return f(K8V4Source{});
     default: return f(F16Source{});
   }
 }
@@ -225,9 +244,9 @@ HW_INLINE void score_kernel(const float* q, int head_dim, const char* const* blo
     const int d1 = d0 + kQ8Channels < head_dim ? d0 + kQ8Channels : head_dim;
     for (int d = d0; d < d1; ++d) {
       F32x16 key[NB];
-      if (Source::kBits) {
+      if (Source::kKeyBits) {
 #pragma GCC unroll 8
-        for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + d * kLanes * Source::kBits / 8);
+        for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + d * kLanes * Source::kKeyBits / 8);
       }
 #pragma GCC unroll 8
       for (int b = 0; b < NB; ++b) key[b] = Source::key(blocks[b], d, scale[b]);
@@ -283,8 +302,8 @@ HW_INLINE void value_kernel(const float* weights, const char* const* blocks, int
     const int from = j0 > first ? j0 - first : 0, to = j1 < first + kBlockTokens ? j1 - first : kBlockTokens;
     for (int slot = from; slot < to; ++slot, ++w) {
       F32x16 value[NV];
-      if (Source::kBits) {
-        for (int i = 0; i < NV * kLanes * Source::kBits / 8; i += 64) prefetch(blocks[b + kAhead] + (slot * stride + c) * Source::kBits / 8 + i);
+      if (Source::kValueBits) {
+        for (int i = 0; i < NV * kLanes * Source::kValueBits / 8; i += 64) prefetch(blocks[b + kAhead] + (slot * stride + c) * Source::kValueBits / 8 + i);
       }
 #pragma GCC unroll 8
       for (int i = 0; i < NV; ++i) {

@@ -115,8 +115,10 @@ hw::KVGroup group_of(const GroupTuple& g, int n_rows) {
   group.head_dim = head_dim;
   group.table = table.data();
   group.table_width = static_cast<int>(table.shape(1));
-  const int64_t bytes = group.layers * group.n_blocks * group.kv_heads * hw::kv_block_bytes(group.format, head_dim);
-  want(static_cast<int64_t>(k.nbytes()) == bytes && static_cast<int64_t>(v.nbytes()) == bytes, "kv: k and v do not have the size of the format");
+  const int64_t blocks = group.layers * group.n_blocks * group.kv_heads;
+  const int64_t key_bytes = blocks * hw::block_bytes(hw::key_format(group.format), head_dim);
+  const int64_t value_bytes = blocks * hw::block_bytes(hw::value_format(group.format), head_dim);
+  want(static_cast<int64_t>(k.nbytes()) == key_bytes && static_cast<int64_t>(v.nbytes()) == value_bytes, "kv: k and v do not have the size of the format");
   want(static_cast<int>(table.shape(0)) >= n_rows, "kv: the table has fewer rows than the step");
   for (size_t i = 0; i < table.size(); ++i) want(table.data()[i] < group.n_blocks, "kv: the table names a block beyond the cache");
   return group;

@@ -51,7 +51,8 @@ void short_conv_channels(const Step& step, const ShortConv& conv, int64_t first,
 void gated_delta_head(const Step& step, const GatedDeltaRule& rule, int row, int head, const float* alpha, const float* beta, float* scratch) {
   const int keys = rule.key_dim, values = rule.value_dim, key_head = head / (rule.value_heads / rule.key_heads);
   const int64_t size = static_cast<int64_t>(values) * keys;
-  float* state = step.state_out[row] < 0 ? scratch + 2 * keys : rule.state + (static_cast<int64_t>(step.state_out[row]) * rule.value_heads + head) * size;
+  float* state = scratch + 2 * keys;  // where nothing is to be written
+  if (step.state_out[row] >= 0) state = rule.state + (static_cast<int64_t>(step.state_out[row]) * rule.value_heads + head) * size;
   if (step.state_in[row] < 0) {
     std::memset(state, 0, static_cast<size_t>(size) * sizeof(float));
   } else if (step.state_in[row] != step.state_out[row]) {
