@@ -98,7 +98,7 @@ def whole_codes(part: Part) -> tuple[np.ndarray, np.ndarray]:
     codes = part.codes()
     d, m = codes.scales()
     bits, per_span = part.layout.bits, SPAN // codes.gran
-    highest, half = np.asarray(2**bits - 1, np.float32), np.asarray((2**bits - 1) / 2, np.float32)
+    highest, half = np.float32(2**bits - 1), np.float32((2**bits - 1) / 2)
     reach = np.abs(d) * np.float32(2 ** (bits - 1)) if m is None else np.maximum(np.abs(m), np.abs(fma(d, highest, m)))
     whole, scales = np.empty(codes.q.shape, np.int32), np.empty((part.rows, -(-part.cols // SPAN)), np.float32)
     signed = codes.q.astype(np.int32) - codes.offset
