@@ -20,27 +20,27 @@ from headwater.kernels.weights import Part, Weight, pack
 
 PROBE_BYTES = 256 << 20
 COLS, ROWS = 1536, 1536
-TILE_ROWS = 9                              # rows from which products run on matrix tiles (csrc/linear/linear_amx.cpp)
+TILE_ROWS = 24                             # rows from which products run on matrix tiles (csrc/linear/linear_amx.cpp)
 INPUT_ROWS = (1, 4, 8, 16, 64, 480)
 STEP_CONTEXTS = (128, 2048)
-FORMATS = {"Q4_1": "q4m", "Q8_0": "q8", "F16": "f16"}                   # file format -> layout
+FORMATS = {"Q4_1": ("q4m", 4), "Q8_0": ("q8", 8), "F16": ("f16", 0)}    # file format -> layout, code bits
 
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """bytes_per_s: read bandwidth, the best of 1, 2, 4 and 8 streams per thread; ops_per_s: products of many rows; flops_per_s.
+    """bytes_per_s: read bandwidth, the best of 1, 2, 4 and 8 streams per thread; ops_per_s by code bits: integer operations; flops_per_s.
 
-    tile_ops_per_s: products on matrix tiles, 0 where they are not in use.
+    tile_ops_per_s: integer operations of matrix tiles, empty where they are not in use.
     """
 
     bytes_per_s: float
-    ops_per_s: float
+    ops_per_s: dict[int, float]
     flops_per_s: float
-    tile_ops_per_s: float
+    tile_ops_per_s: dict[int, float]
 
-    def integer(self, rows: int) -> float:
+    def integer(self, bits: int, rows: int) -> float:
         """The ceiling of a product of this many rows."""
-        return self.tile_ops_per_s if rows >= TILE_ROWS and self.tile_ops_per_s else self.ops_per_s
+        return (self.tile_ops_per_s if rows >= TILE_ROWS and self.tile_ops_per_s else self.ops_per_s)[bits]
 
 
 def _rate(work: Callable[[], float], seconds: float) -> float:
@@ -60,9 +60,9 @@ def ceilings(probe: np.ndarray, seconds: float = 0.3) -> Ceiling:
     lib = native.library()
     return Ceiling(
         max(_rate(partial(lib.read_streams, probe, n), seconds / 4) for n in (1, 2, 4, 8)),
-        _rate(partial(lib.dot_ceiling, 20_000), seconds / 3),
+        {bits: _rate(partial(lib.dot_ceiling, bits, 20_000), seconds / 3) for bits in (4, 8)},
         _rate(partial(lib.fma_ceiling, 200_000), seconds / 3),
-        _rate(partial(lib.dot_ceiling, 20_000, True), seconds / 3) if lib.isa() == "amx" else 0.0)
+        {bits: _rate(partial(lib.dot_ceiling, bits, 20_000, True), seconds / 3) for bits in (4, 8)} if lib.isa() == "amx" else {})
 
 
 def random_weights(name: str, copies: int) -> list[Weight]:
@@ -95,7 +95,7 @@ def bench(seconds: float = 0.2, rounds: int = 3, model: str | None = None, advan
     report = Report(f"kernels, {native.library().isa()}, {native.library().threads()} threads")
     probe = native.library().allocate(PROBE_BYTES)
     probe[::64] = 1
-    for name, layout in FORMATS.items():
+    for name, (layout, _) in FORMATS.items():
         nbytes = LAYOUTS[layout].nbytes(ROWS, COLS)
         first = random_weights(name, 1)[0]
         weights = [first, *(Weight(copied(first.parts[0])) for _ in range(max(1, (96 << 20) // nbytes - 1)))]
@@ -131,11 +131,11 @@ def _products(report: Report, name: str, weights: list[Weight], rows: int, probe
         return float(len(few))
 
     fractions, rates, limits = [], [], []
-    ops, floats = 2.0 * rows * ROWS * COLS, name == "F16"
+    ops, bits = 2.0 * rows * ROWS * COLS, FORMATS[name][1]
     for _ in range(rounds):
         top = ceilings(probe, seconds)
         per_second = _rate(once, seconds)
-        arithmetic = top.flops_per_s if floats else top.integer(rows)
+        arithmetic = top.integer(bits, rows) if bits else top.flops_per_s
         limit = min(top.bytes_per_s / weights[0].nbytes, arithmetic / ops)
         fractions.append(per_second / limit)
         rates.append(per_second * (weights[0].nbytes if limit < arithmetic / ops else ops) / 1e9)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from headwater.kernels.kv_formats import NUMBERS as KV_FORMATS
-from headwater.kernels.native import SPAN
 from headwater.kernels.pattern import Pattern
 from headwater.kernels.program import KVArrays, Op, Program, Replay, Rows, StateArrays, Step
 from headwater.kernels.select import Selection
 
-BLOCK_SUM_BYTES = 36                       # sizeof(BlockSums) in csrc/linear/quant.h
+BLOCK_META_BYTES = 16                      # sizeof(BlockMeta) in csrc/linear/quant.h
 SINGLE_USE_OUTPUTS = ("linear",)           # producers whose output an `add` may take over
 
 
@@ -94,7 +93,7 @@ def fuse_residuals(program: Program) -> list[Op]:
             source = program.ops[at]
             whole = product.start == 0 and product.dim == program.dims[product.buffer]
             mine = source.kind in SINGLE_USE_OUTPUTS and whole and uses[product.buffer] == 1 and at not in taken
-            if mine and made_at[other.buffer] < at:
+            if mine and not source.attrs["fine"] and made_at[other.buffer] < at:
                 taken[at] = Op("linear", (*source.inputs, other), op.output, source.attrs)
                 dropped.add(i)
                 break
@@ -144,7 +143,7 @@ def scratch_bytes(program: Program) -> tuple[int, int]:
         kind = int(program.per_read[op.output])
         floats[kind] = max(floats[kind], offsets[op.output] + program.dims[op.output])
     widest = max((op.attrs["weight"].cols for op in ops if op.kind == "linear"), default=0)
-    quantised = 2 * widest + widest // 32 * BLOCK_SUM_BYTES + -(-widest // SPAN) * 4
+    quantised = (widest + widest // 32 * BLOCK_META_BYTES) * (2 if any(op.attrs.get("fine") for op in ops) else 1)
     return 4 * floats[0] + quantised, 4 * floats[1]
 
 
@@ -181,7 +180,7 @@ def _describe(op: Op) -> tuple[Any, list[np.ndarray], dict[str, Any]]:
     a = op.attrs
     if op.kind in ("embed", "linear"):
         bias = a.get("bias")
-        return a["weight"].native, [] if bias is None else [_floats(bias)], {}
+        return a["weight"].native, [] if bias is None else [_floats(bias)], {"fine": True} if a.get("fine") else {}
     if op.kind == "rope":
         spec = a["spec"]
         return None, [_floats(spec.inv_freq)], {"head_dim": a["head_dim"], "interleaved": spec.interleaved, "number": float(spec.mscale)}

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from headwater.kernels.program import Head
     from headwater.kernels.weights import Weight
 
-KERNEL_VERSION = 3                 # raise it with every change that moves bits: it is part of the KV identity
-SPAN = 320                         # columns under one scale in products (csrc/linear/quant.h)
+KERNEL_VERSION = 2                 # raise it with every change that moves bits: it is part of the KV identity
 
 
 class NativeError(RuntimeError):
@@ -145,17 +144,17 @@ def _vector(x: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x, np.float32)
 
 
-def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None) -> np.ndarray:
-    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias; bits of a row do not depend on the others."""
+def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None, *, fine: bool = False) -> np.ndarray:
+    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias; bits of a row do not depend on the others. fine: see `ops.linear`."""
     out = np.empty((len(x), weight.rows), np.float32)
-    library().linear(weight.native, _rows(x), None if bias is None else _vector(bias), out)
+    library().linear(weight.native, _rows(x), None if bias is None else _vector(bias), out, fine)
     return out
 
 
-def linear_rows(x: np.ndarray, weight: Weight, ids: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    """f32[n, len(ids)]: only these rows of the weight, the same bits as `linear(x, weight, bias)[:, ids]`."""
+def linear_rows(x: np.ndarray, weight: Weight, ids: np.ndarray, bias: np.ndarray | None = None, *, fine: bool = False) -> np.ndarray:
+    """f32[n, len(ids)]: only these rows of the weight, the same bits as `linear(x, weight, bias, fine=fine)[:, ids]`."""
     out = np.empty((len(x), len(ids)), np.float32)
-    library().linear_rows(weight.native, _rows(x), np.ascontiguousarray(ids, np.int32), None if bias is None else _vector(bias), out)
+    library().linear_rows(weight.native, _rows(x), np.ascontiguousarray(ids, np.int32), None if bias is None else _vector(bias), out, fine)
     return out
 
 
@@ -167,11 +166,11 @@ def gather(weight: Weight, ids: np.ndarray) -> np.ndarray:
 
 
 def quantise_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """f32[n, cols] -> int16[n, cols], f32[n, cols / 320 rounded up] (ADR 008)."""
+    """f32[n, cols] -> int8[n, cols], f32[n, cols / 32] (ADR 001, 1)."""
     rows = _rows(x)
-    codes, scales = np.empty(rows.shape, np.int16), np.empty((len(rows), -(-rows.shape[1] // SPAN)), np.float32)
-    library().quantise_rows(rows, codes, scales)
-    return codes, scales
+    q, scale = np.empty(rows.shape, np.int8), np.empty((len(rows), rows.shape[1] // 32), np.float32)
+    library().quantise_rows(rows, q, scale)
+    return q, scale
 
 
 def rms_norm(x: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
@@ -235,5 +234,6 @@ def softcap(x: np.ndarray, scale: float, cap: float, out: np.ndarray | None = No
 
 def logits(hidden: np.ndarray, head: Head, ids: np.ndarray | None = None) -> np.ndarray:
     """f32[n, dim] -> f32[n, vocabulary], or only the columns `ids` with the same bits."""
-    y = linear(hidden, head.weight) if ids is None else linear_rows(hidden, head.weight, ids)
+    fine = head.fine
+    y = linear(hidden, head.weight, fine=fine) if ids is None else linear_rows(hidden, head.weight, ids, fine=fine)
     return y if head.softcap == 0 and head.scale == 1 else softcap(y, head.scale, head.softcap, out=y)

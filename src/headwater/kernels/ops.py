@@ -66,11 +66,14 @@ def layer_norm(x: Rows, weight: np.ndarray, bias: np.ndarray, eps: float) -> Row
     return x.program.record("layer_norm", (x,), x.dim, weight=weight, bias=bias, eps=float(eps))
 
 
-def linear(x: Rows, weight: Weight, bias: np.ndarray | None = None) -> Rows:
-    """x: f32[n, cols] · weightᵀ [rows, cols] + bias f32[rows] -> f32[n, rows]."""
+def linear(x: Rows, weight: Weight, bias: np.ndarray | None = None, *, fine: bool = False) -> Rows:
+    """x: f32[n, cols] · weightᵀ [rows, cols] + bias f32[rows] -> f32[n, rows].
+
+    fine: activations as two int8 terms, the value and what its rounding left out, where their error costs most (ADR 006).
+    """
     if x.dim != weight.cols:
         raise ValueError(f"linear: input is {x.dim} wide, the weight wants {weight.cols}")
-    return x.program.record("linear", (x,), weight.rows, weight=weight, bias=bias)
+    return x.program.record("linear", (x,), weight.rows, weight=weight, bias=bias, fine=fine)
 
 
 def split(x: Rows, *dims: int) -> tuple[Rows, ...]:

@@ -73,11 +73,12 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The output matrix: logits = softcap(hidden · weightᵀ · scale)."""
+    """The output matrix: logits = softcap(hidden · weightᵀ · scale). fine: see `ops.linear`."""
 
     weight: Weight
     softcap: float = 0.0
     scale: float = 1.0
+    fine: bool = True
 
 
 @dataclass(slots=True)

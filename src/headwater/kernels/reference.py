@@ -1,7 +1,7 @@
 """What every operation computes, in numpy. `run` replays a recorded program with these definitions.
 
 Two meanings of a product with a quantised weight: 'float' multiplies dequantised float32 weights with float32 activations (the judge of
-accuracy), 'exact' follows the integer contract of ADR 008 to the bit (the judge of the native kernels).
+accuracy), 'exact' follows the integer contract of ADR 001 to the bit (the judge of the native kernels).
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from headwater.kernels.program import Head, KVArrays, Op, Program, Replay, Rows,
 from headwater.kernels.select import Selection
 from headwater.kernels.weights import Part, Weight
 
-BLOCK, SPAN = 32, 320              # columns under one scale in a file's block, and in a product
-ACTIVATION_REACH = np.float32(127 * 128)
-ACTIVATION_SUM = np.float32(65280)
-WEIGHT_REACH = np.float32(32700)
+BLOCK = 32
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -42,42 +39,41 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def quantise_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x: f32[n, cols], cols a multiple of 32 -> int16[n, cols], f32[n, spans] scales, a span being 320 columns or what is left.
+    """x: f32[n, cols], cols a multiple of 32 -> int8[n, cols] in [-127, 127], f32[n, cols / 32] scales (amax / 127).
 
-    The step keeps magnitudes of codes at most 16,256 and their sum over a span at most 65,535: with weight codes below 2^15 a dot fits int32.
-    A span below 1e-30 counts as zero; one with a value that is not finite, or whose magnitudes add up to none, has the scale NaN.
+    A block below 1e-30 counts as zero; a block with a value that is not finite has the scale NaN.
     """
-    codes, scales = np.zeros(x.shape, np.int16), np.empty((len(x), -(-x.shape[1] // SPAN)), np.float32)
-    for s in range(scales.shape[1]):
-        part = x[:, s * SPAN : (s + 1) * SPAN]
-        size = np.abs(part)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            top, total = size.max(axis=1), _lane_sum(size)
-            finite = total <= np.finfo(np.float32).max
-            usable = finite & (top >= np.float32(1e-30))
-            inverse = np.where(usable, np.minimum(ACTIVATION_SUM / total, ACTIVATION_REACH / top), np.float32(0)).astype(np.float32)
-            codes[:, s * SPAN : (s + 1) * SPAN] = np.rint(np.where(usable[:, None], part, 0) * inverse[:, None])
-            scales[:, s] = np.where(usable, np.float32(1) / inverse, np.where(finite, np.float32(0), np.float32(np.nan)))
-    return codes, scales
+    blocks = x.reshape(len(x), x.shape[1] // BLOCK, BLOCK)
+    amax = np.abs(blocks).max(axis=2)
+    finite = np.isfinite(blocks).all(axis=2)
+    tiny = finite & (amax < np.float32(1e-30))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        inverse = np.where(finite & ~tiny, np.float32(127) / amax, np.float32(0)).astype(np.float32)
+        q = np.clip(np.rint(np.where(finite[..., None], blocks, 0) * inverse[..., None]), -127, 127).astype(np.int8)
+        scale = np.where(tiny, np.float32(0), np.where(finite, amax / np.float32(127), np.float32(np.nan))).astype(np.float32)
+    return q.reshape(x.shape), scale
 
 
-def _lane_sum(x: np.ndarray) -> np.ndarray:
-    """Sum over columns in 16 lanes and the fixed folding tree of the kernels, float32."""
-    lanes = np.zeros((len(x), 16), np.float32)
-    for at in range(0, x.shape[1], 16):
-        lanes = lanes + x[:, at : at + 16]
-    for half in (8, 4, 2, 1):
-        lanes = lanes[:, :half] + lanes[:, half : 2 * half]
-    return lanes[:, 0]
-
-
-def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None, mode: str = "float") -> np.ndarray:
-    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias. mode: 'float' or 'exact'."""
+def linear(x: np.ndarray, weight: Weight, bias: np.ndarray | None = None, mode: str = "float", fine: bool = False) -> np.ndarray:
+    """x: f32[n, cols] -> f32[n, rows] = x · Wᵀ + bias. mode: 'float' or 'exact'. fine: the product of the activations' remainder is added."""
     if mode == "float":
         y = x @ weight.dequantise().T
     else:
         y = np.concatenate([_exact_floats(x, p) if p.layout.is_float else _exact_blocks(x, p) for p in weight.parts], axis=1)
-    return y if bias is None else (y + bias).astype(np.float32)
+    if bias is not None:
+        y = (y + bias).astype(np.float32)
+    if fine and mode == "exact":
+        left = remainder(x)
+        parts = [np.zeros((len(x), p.rows), np.float32) if p.layout.is_float else _exact_blocks(left, p) for p in weight.parts]
+        y = (y + np.concatenate(parts, axis=1)).astype(np.float32)
+    return y
+
+
+def remainder(x: np.ndarray) -> np.ndarray:
+    """What the rounding of activations leaves out: x - q · scale with one rounding, f32[n, cols]."""
+    q, scale = quantise_rows(x)
+    with np.errstate(invalid="ignore"):
+        return fma(q.astype(np.float32), -np.repeat(scale, BLOCK, axis=1), x)
 
 
 def _exact_floats(x: np.ndarray, part: Part) -> np.ndarray:
@@ -89,41 +85,21 @@ def _exact_floats(x: np.ndarray, part: Part) -> np.ndarray:
     return y
 
 
-def whole_codes(part: Part) -> tuple[np.ndarray, np.ndarray]:
-    """What a product makes of a quantised weight: int32[rows, cols] codes of at most 2^15 - 1, f32[rows, spans] scales.
-
-    A file's block (q - offset) · d + m becomes step · (q - offset) + base, step and base whole numbers in units of the span's scale; the scale is
-    the largest magnitude that the blocks of the span can express, over 32,700.
-    """
-    codes = part.codes()
-    d, m = codes.scales()
-    bits, per_span = part.layout.bits, SPAN // codes.gran
-    highest, half = np.float32(2**bits - 1), np.float32((2**bits - 1) / 2)
-    reach = np.abs(d) * np.float32(2 ** (bits - 1)) if m is None else np.maximum(np.abs(m), np.abs(fma(d, highest, m)))
-    whole, scales = np.empty(codes.q.shape, np.int32), np.empty((part.rows, -(-part.cols // SPAN)), np.float32)
-    signed = codes.q.astype(np.int32) - codes.offset
-    for s in range(scales.shape[1]):
-        subs, cols = slice(s * per_span, (s + 1) * per_span), slice(s * SPAN, (s + 1) * SPAN)
-        top = reach[:, subs].max(axis=1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            inverse = np.where(top < np.float32(1e-30), np.float32(0), WEIGHT_REACH / top).astype(np.float32)
-        exact = d[:, subs] * inverse
-        step = np.rint(exact)
-        base = np.zeros_like(step) if m is None else np.rint(fma(exact - step, half, m[:, subs] * inverse))
-        whole[:, cols] = signed[:, cols] * np.repeat(step.astype(np.int32), codes.gran, axis=1) + np.repeat(base.astype(np.int32), codes.gran, axis=1)
-        scales[:, s] = top[:, 0] * (np.float32(1) / WEIGHT_REACH)
-    return whole, scales
-
-
 def _exact_blocks(x: np.ndarray, part: Part) -> np.ndarray:
-    """Per span: acc = fma(float(dot), w_scale · a_scale, acc), the dot exact in int32."""
-    whole, scale = whole_codes(part)
-    codes, a_scale = quantise_rows(x)
+    """Per block: acc = fma(float(dot), w_scale · a_scale, acc); then acc = fma(w_min, a_scale · float(a_sum), acc)."""
+    codes = part.codes()
+    scale, minimum = codes.scales()
+    q, a_scale = quantise_rows(x)
+    signed = codes.q.astype(np.int32) - codes.offset
+    a = q.astype(np.int32)
     y = np.zeros((len(x), part.rows), np.float32)
-    for s in range(scale.shape[1]):
-        cols = slice(s * SPAN, (s + 1) * SPAN)
-        dot = (codes[:, cols].astype(np.float64) @ whole[:, cols].T.astype(np.float64)).astype(np.int64)      # below 2^53: exact
-        y = fma(dot.astype(np.int32).astype(np.float32), scale[:, s][None, :] * a_scale[:, s][:, None], y)
+    for s in range(part.cols // codes.gran):
+        cols = slice(s * codes.gran, (s + 1) * codes.gran)
+        dot = a[:, cols] @ signed[:, cols].T
+        of_block = a_scale[:, s * codes.gran // BLOCK][:, None]
+        y = fma(dot.astype(np.float32), scale[:, s][None, :] * of_block, y)
+        if minimum is not None:
+            y = fma(minimum[:, s][None, :], of_block * a[:, cols].sum(axis=1, keepdims=True).astype(np.float32), y)
     return y
 
 
@@ -218,7 +194,7 @@ def gated_delta(q: np.ndarray, k: np.ndarray, v: np.ndarray, beta: np.ndarray, d
 
 def logits(hidden: np.ndarray, head: Head, mode: str = "float") -> np.ndarray:
     """f32[n, dim] -> f32[n, vocabulary]."""
-    return softcap(linear(hidden, head.weight, mode=mode), head.scale, head.softcap)
+    return softcap(linear(hidden, head.weight, mode=mode, fine=head.fine), head.scale, head.softcap)
 
 
 RECURRENT = ("short_conv", "gated_delta")
@@ -328,7 +304,7 @@ _OPS: dict[str, _Run] = {
     "position_embed": lambda op, x, step, kv, st, mode: x[0] + op.attrs["weight"][step.positions],
     "rms_norm": lambda op, x, step, kv, st, mode: rms_norm(x[0], op.attrs["weight"], op.attrs["eps"]),
     "layer_norm": lambda op, x, step, kv, st, mode: layer_norm(x[0], op.attrs["weight"], op.attrs["bias"], op.attrs["eps"]),
-    "linear": lambda op, x, step, kv, st, mode: linear(x[0], op.attrs["weight"], op.attrs["bias"], mode),
+    "linear": lambda op, x, step, kv, st, mode: linear(x[0], op.attrs["weight"], op.attrs["bias"], mode, op.attrs["fine"]),
     "rope": lambda op, x, step, kv, st, mode: reference_attention.rope(x[0], step.positions, op.attrs["head_dim"], op.attrs["spec"]),
     "attend": lambda op, x, step, kv, st, mode: _attend(op, x, step, kv),
     "silu_mul": lambda op, x, step, kv, st, mode: silu_mul(x[0]),

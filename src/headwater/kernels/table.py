@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from headwater.kernels import native
 
 PRODUCTS = {
-    "amx": "products of bytes on tiles of 16 tokens x 32 rows from 9 tokens on, the float step of one between those of the next; below, as avx512",
-    "avx512": "vpdpbusd on stored codes up to 8 tokens, vpdpwssd on whole ones beyond (tiles of 6 tokens x 2 groups of 16 rows); AVX-512 VNNI found",
-    "avx2": "vpmaddubsw on stored codes up to 2 tokens, vpmaddwd on whole ones beyond (tiles of 4 tokens x 1 group of 16 rows)",
+    "amx": "tdpbssd on tiles of 16 tokens x 16 rows from 24 tokens on, the float step of one block over the tile of the next; below, as avx512",
+    "avx512": "vpdpbusd on sixteen output rows a register, tiles of 6 tokens x 2 groups; AVX-512 VNNI found",
+    "avx2": "vpmaddubsw with 16-bit block sums where codes allow it, tiles of 4 tokens x 1 group",
     "portable": "plain loops over sixteen lanes, any x86-64",
 }
 LANES = {

@@ -1,4 +1,4 @@
-"""Products: equal to the integer contract of ADR 008 bit for bit, on every instruction set, whatever the number of rows."""
+"""Products: equal to the integer contract of ADR 001 bit for bit, on every instruction set, whatever the number of rows."""
 
 import os
 import warnings
@@ -28,7 +28,7 @@ def rows_of(rng: np.random.Generator, n: int, cols: int) -> np.ndarray:
 def test_a_product_has_the_bits_of_the_contract(isa: str, name: str) -> None:
     rng = np.random.default_rng(11)
     weight = weight_of(rng, (name, 37))
-    for n in (1, 2, 3, 5, 8, 9, 13):
+    for n in (1, 2, 3, 4, 5, 13):
         x, bias = rows_of(rng, n, weight.cols), rng.normal(0, 1, weight.rows).astype(np.float32)
         assert np.array_equal(native.linear(x, weight, bias), reference.linear(x, weight, bias, "exact")), n
 
@@ -86,58 +86,33 @@ def test_gathered_rows_are_the_dequantised_ones(isa: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", BLOCK_TYPES)
 def test_the_integer_contract_stays_near_the_float_product(name: str) -> None:
-    # steps of codes in 15 bits: a few thousandths where q has eight of them and blocks of a span differ, less elsewhere
+    # eight-bit activations: about 0.4 % noise per product of unit normals, averaged over the row
     rng = np.random.default_rng(16)
-    weight = weight_of(rng, (name, 48), blocks=4)
+    weight = weight_of(rng, (name, 48), blocks=2)
     x = rng.normal(0, 1, (8, weight.cols)).astype(np.float32)
     exact, floats = reference.linear(x, weight, mode="exact"), reference.linear(x, weight, mode="float")
-    assert np.linalg.norm(exact - floats) < (0.008 if weight.parts[0].layout.bits == 8 else 0.002) * np.linalg.norm(floats)
+    assert np.linalg.norm(exact - floats) < 0.015 * np.linalg.norm(floats)
 
 
-@pytest.mark.parametrize("code", [0x80, 0x7F])
-def test_the_largest_sums_fit(isa: str, code: int) -> None:
-    # codes -128 (or 127) throughout and magnitudes that are all alike: weight codes at the end of their range, activations at their largest sum
-    raw = np.empty((16, 20, 34), np.uint8)
+def test_extreme_codes_do_not_saturate(isa: str) -> None:
+    # codes -128 and activations +-127 throughout: 32 * 128 * 127 per block, the largest sum that can occur
+    raw = np.empty((16, 2, 34), np.uint8)
     raw[..., :2] = np.array([1.0], "<f2").view(np.uint8)
-    raw[..., 2:] = code
-    weight = Weight(pack("Q8_0", raw, 16, 640))
-    for n in (1, 3, 20):
-        x = np.full((n, 640), -3.0, np.float32)
-        want = reference.linear(x, weight, mode="exact")
-        assert np.array_equal(native.linear(x, weight), want)
-        assert np.allclose(want, -3.0 * 640 * np.int8(code - 256 if code > 127 else code), rtol=2e-3)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(-30, 30)), min_size=1, max_size=8), st.integers(0, 2**32))
-def test_codes_of_activations_keep_their_bounds(shapes: list[tuple[float, float]], seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    x = np.stack([np.where(rng.random(352) < share, rng.normal(0, 1, 352) * 2.0**size, 1e-3) for share, size in shapes]).astype(np.float32)
-    codes, scales = reference.quantise_rows(x)
-    assert np.abs(codes).max() <= 16256
-    for span in (slice(0, reference.SPAN), slice(reference.SPAN, 352)):
-        assert np.abs(codes[:, span].astype(np.int64)).sum(axis=1).max() <= 65535
-    step = np.repeat(scales, reference.SPAN, axis=1)[:, :352]
-    assert (np.abs(codes * step - x) <= 0.501 * step).all()
-
-
-@pytest.mark.parametrize("name", BLOCK_TYPES)
-def test_codes_of_weights_stay_below_two_to_fifteen(name: str) -> None:
-    rng = np.random.default_rng(24)
-    whole, scales = reference.whole_codes(weight_of(rng, (name, 64), blocks=11 if width(name, 1) == 32 else 2).parts[0])
-    assert (4000 if name == "Q3_K" else 30000) < np.abs(whole).max() <= 32767       # three-bit codes are kept in six bits
-    assert (scales > 0).all()
+    raw[..., 2:] = 0x80
+    weight = Weight(pack("Q8_0", raw, 16, 64))
+    x = np.full((1, 64), -3.0, np.float32)
+    assert np.array_equal(native.linear(x, weight), reference.linear(x, weight, mode="exact"))
 
 
 def test_activations_are_quantised_as_defined(isa: str) -> None:
     rng = np.random.default_rng(17)
-    x = rows_of(rng, 40, 352)
-    x[0, :320], x[1, 5], x[2, 330], x[3, :320], x[4, 320:], x[5, :3] = 0, np.nan, np.inf, 1e-38, 1e-31, 3e38
-    codes, scales = native.quantise_rows(x)
-    want_codes, want_scales = reference.quantise_rows(x)
-    assert np.array_equal(scales, want_scales, equal_nan=True)
-    finite = np.repeat(np.isfinite(want_scales), reference.SPAN, axis=1)[:, :352]
-    assert np.array_equal(codes[finite], want_codes[finite])
-    assert np.isnan(scales[[1, 2, 5], [0, 1, 0]]).all() and np.isnan(scales).sum() == 3
+    x = rows_of(rng, 40, 96)
+    x[0, :32], x[1, 5], x[2, 40], x[3, :32], x[4, 32:64] = 0, np.nan, np.inf, 1e-38, 1e-31
+    q, scale = native.quantise_rows(x)
+    want_q, want_scale = reference.quantise_rows(x)
+    assert np.array_equal(scale, want_scale, equal_nan=True)
+    finite = np.repeat(np.isfinite(want_scale), 32, axis=1)
+    assert np.array_equal(q[finite], want_q[finite])
 
 
 def test_a_value_that_is_not_finite_spoils_its_own_row_only(isa: str) -> None:

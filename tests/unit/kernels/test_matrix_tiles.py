@@ -1,4 +1,4 @@
-"""Products on AMX tiles: the bits of the vector path for every layout, ragged rows, tails of spans, bias and mixed stacks."""
+"""Products on AMX tiles: the bits of the vector path for every layout, ragged rows, remainders, bias and mixed stacks."""
 
 import numpy as np
 import pytest
@@ -16,25 +16,25 @@ def _tiles_or_skip() -> None:
         pytest.skip("this processor or system has no AMX tiles for us")
 
 
-def both(weight: Weight, x: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def both(weight: Weight, x: np.ndarray, bias: np.ndarray | None, *, fine: bool) -> tuple[np.ndarray, np.ndarray]:
     lib = native.library()
     before, out = lib.isa(), []
     for isa in ("amx", "avx512"):
         lib.set_isa(isa)
-        out.append(native.linear(x, weight, bias))
+        out.append(native.linear(x, weight, bias, fine=fine))
     lib.set_isa(before)
     return out[0], out[1]
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 3, 11])                    # tails of half a step and of a step and a half, and a whole span before one
+@pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("name", BLOCK_TYPES)
-def test_tiles_have_the_bits_of_vectors(name: str, blocks: int) -> None:
+def test_tiles_have_the_bits_of_vectors(name: str, fine: bool) -> None:
     rng = np.random.default_rng(61)
-    cols = width(name, blocks if width(name, 1) == 32 else -(-blocks // 3))
+    cols = width(name, 3)
     weight = Weight([pack(name, raw_tensor(rng, name, 100, cols), 100, cols)])
-    for n in (8, 9, 16, 17, 31, 250, 500):                        # below the first tile product, whole and ragged tiles, several chunks
+    for n in (23, 24, 31, 32, 33, 250, 500):                        # below the first tile product, whole and ragged tiles, several chunks
         x = (rng.normal(0, 1, (n, cols)) * rng.choice([1.0, 1e-3, 30.0], (n, 1))).astype(np.float32)
-        tiles, vectors = both(weight, x, rng.normal(0, 1, 100).astype(np.float32))
+        tiles, vectors = both(weight, x, rng.normal(0, 1, 100).astype(np.float32), fine=fine)
         assert np.array_equal(tiles, vectors), n
 
 
@@ -45,7 +45,7 @@ def test_extreme_codes_and_values_that_are_not_finite_agree() -> None:
     weight = Weight([pack("Q8_0", raw.reshape(-1), 40, 128)])
     x = np.where(rng.random((64, 128)) < 0.5, -3.0, 3.0).astype(np.float32)
     x[5, 70], x[9, 3] = np.nan, np.inf
-    tiles, vectors = both(weight, x, None)
+    tiles, vectors = both(weight, x, None, fine=True)
     assert np.array_equal(tiles, vectors, equal_nan=True)
     assert np.isnan(tiles[[5, 9]]).all() and np.isfinite(np.delete(tiles, [5, 9], axis=0)).all()
 
@@ -54,7 +54,7 @@ def test_a_stack_of_float_and_block_parts_agrees() -> None:
     rng = np.random.default_rng(63)
     weight = Weight([pack(name, raw_tensor(rng, name, 37, 512), 37, 512) for name in ("Q4_1", "F16", "Q6_K", "BF16", "Q2_K")])
     x = rng.normal(0, 1, (77, 512)).astype(np.float32)
-    tiles, vectors = both(weight, x, None)
+    tiles, vectors = both(weight, x, None, fine=True)
     assert np.array_equal(tiles, vectors)
 
 

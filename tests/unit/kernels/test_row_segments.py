@@ -22,15 +22,15 @@ def threads() -> Iterator[None]:
         native.library().set_threads(before)
 
 
-def wide() -> Program:
-    """Buffers that live across an attention, and a wide gate."""
+def fine_and_wide() -> Program:
+    """Remainders of activations, buffers that live across an attention, and a wide gate."""
     rng = np.random.default_rng(52)
     program = Program()
     rope = ops.Rope((10000.0 ** (-np.arange(0, HEAD_DIM, 2) / HEAD_DIM)).astype(np.float32))
     x = ops.embed(program, matrix(rng, VOCAB, DIM, "Q8_0"))
     for layer in range(2):
         h = ops.rms_norm(x, vector(rng, DIM), 1e-5)
-        qkv = ops.linear(h, matrix(rng, (HEADS + 2 * KV_HEADS) * HEAD_DIM, DIM))
+        qkv = ops.linear(h, matrix(rng, (HEADS + 2 * KV_HEADS) * HEAD_DIM, DIM), fine=True)
         q, k, v = ops.split(qkv, *(n * HEAD_DIM for n in (HEADS, KV_HEADS, KV_HEADS)))
         a = ops.attend(ops.rope(q, HEAD_DIM, rope), ops.rope(k, HEAD_DIM, rope), v, ops.Attend(0, layer, HEADS, KV_HEADS, HEAD_DIM, HEAD_DIM**-0.5))
         x = x + ops.linear(a, matrix(rng, DIM, HEADS * HEAD_DIM, "Q5_1"))
@@ -40,7 +40,7 @@ def wide() -> Program:
     return program
 
 
-@pytest.mark.parametrize("make", [llama, hybrid, wide])
+@pytest.mark.parametrize("make", [llama, hybrid, fine_and_wide])
 def test_a_long_step_has_the_bits_of_short_ones(isa: str, threads: None, make) -> None:
     recurrent = make is hybrid
     model = NativeProgram(make())
@@ -59,7 +59,7 @@ def test_the_bits_do_not_depend_on_the_instruction_set(threads: None) -> None:
     before = lib.isa()
     for name in isas():
         lib.set_isa(name)
-        answers.append(run_in_chunks(NativeProgram(wide()), TOKENS[:150], [150]))
+        answers.append(run_in_chunks(NativeProgram(fine_and_wide()), TOKENS[:150], [150]))
     lib.set_isa(before)
     assert all(np.array_equal(a, answers[0]) for a in answers)
 

@@ -22,7 +22,7 @@ def record(c: ModelConfig, t: Tensors) -> Program:
 def block(x: Rows, i: int, c: ModelConfig, rope: ops.Rope, t: Tensors) -> Rows:
     h = ops.rms_norm(x, t.vector("attn_norm.weight", c.dim), c.eps)
     qkv = t.stack(c.dim, ("attn_q.weight", c.q_dim), ("attn_k.weight", c.kv_dim), ("attn_v.weight", c.kv_dim))
-    q, k, v = ops.split(ops.linear(h, qkv), c.q_dim, c.kv_dim, c.kv_dim)
+    q, k, v = ops.split(ops.linear(h, qkv, fine=True), c.q_dim, c.kv_dim, c.kv_dim)
     q = ops.rope(ops.rms_norm(q, t.vector("attn_q_norm.weight", c.head_dim), c.eps), c.head_dim, rope)
     k = ops.rope(ops.rms_norm(k, t.vector("attn_k_norm.weight", c.head_dim), c.eps), c.head_dim, rope)
     x, a = keep_reads(c, i, x, ops.attend(q, k, v, attention(c, i)))

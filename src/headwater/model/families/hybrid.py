@@ -31,7 +31,7 @@ def block(x: Rows, i: int, c: ModelConfig, rope: ops.Rope, t: Tensors) -> Rows:
 def attend(h: Rows, i: int, c: ModelConfig, rope: ops.Rope, t: Tensors) -> Rows:
     """Attention whose output is multiplied by sigmoid of a gate that the query matrix computes along."""
     qkv = t.stack(c.dim, ("attn_q.weight", 2 * c.q_dim), ("attn_k.weight", c.kv_dim), ("attn_v.weight", c.kv_dim))
-    q, gate, k, v = ops.split(ops.linear(h, qkv), c.q_dim, c.q_dim, c.kv_dim, c.kv_dim)
+    q, gate, k, v = ops.split(ops.linear(h, qkv, fine=True), c.q_dim, c.q_dim, c.kv_dim, c.kv_dim)
     q = ops.rope(ops.rms_norm(q, t.vector("attn_q_norm.weight", c.head_dim), c.eps), c.head_dim, rope)
     k = ops.rope(ops.rms_norm(k, t.vector("attn_k_norm.weight", c.head_dim), c.eps), c.head_dim, rope)
     return ops.sigmoid_mul(ops.attend(q, k, v, attention(c, i)), gate)

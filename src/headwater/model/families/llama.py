@@ -22,7 +22,7 @@ def block(x: Rows, i: int, c: ModelConfig, rope: ops.Rope, t: Tensors) -> Rows:
     h = ops.rms_norm(x, t.vector("attn_norm.weight", c.dim), c.eps)
     qkv = t.stack(c.dim, ("attn_q.weight", c.q_dim), ("attn_k.weight", c.kv_dim), ("attn_v.weight", c.kv_dim))
     bias = biases(t, ("attn_q.bias", c.q_dim), ("attn_k.bias", c.kv_dim), ("attn_v.bias", c.kv_dim))
-    q, k, v = ops.split(ops.linear(h, qkv, bias), c.q_dim, c.kv_dim, c.kv_dim)
+    q, k, v = ops.split(ops.linear(h, qkv, bias, fine=True), c.q_dim, c.kv_dim, c.kv_dim)
     q, k = ops.rope(q, c.head_dim, rope), ops.rope(k, c.head_dim, rope)
     x, a = keep_reads(c, i, x, ops.attend(q, k, v, attention(c, i)))
     x = x + ops.linear(a, t.matrix("attn_output.weight", c.dim, c.q_dim), biases(t, ("attn_output.bias", c.dim)))

@@ -4,27 +4,23 @@
 
 namespace hw {
 namespace amx {
+namespace {
 
-int64_t dot_ceiling(int64_t blocks) {
-  alignas(64) static thread_local TileSpan rows;  // of one call: all stays in L1
-  alignas(64) static thread_local WeightSpan weights[kPairGroups];
-  alignas(64) static thread_local Dots dots[2];
-  alignas(64) static thread_local float sums[kTileRows][kPairGroups][kLanes];
-  configure();
-  int turn = 0;
-  for (int64_t b = 0; b < blocks; b += kSpanBlocks, turn ^= 1) {
-    clear_sums();
-    for (int s = 0; s < kSpanSteps; ++s) {
-      multiply(rows.steps[s], weights[0].steps[s], weights[1].steps[s]);
-      for (int i = s * kTileRows / kSpanSteps; i < (s + 1) * kTileRows / kSpanSteps; ++i)
-        for (int g = 0; g < kPairGroups; ++g)
-          store(sums[i][g], fma(to_float(combine(dots[turn], g, i)), load(weights[g].scales) * splat(rows.scales[i]), load(sums[i][g])));
-    }
-    store_sums(dots[turn ^ 1]);
-  }
+template <int ID>
+int64_t dots(int64_t blocks) {
+  constexpr int kBlocks = 8;  // rows and panel of one call stay in L1
+  alignas(64) static thread_local uint8_t rows[kBlocks * sizeof(TileBlock)], panel[panel_bytes(kBlocks)];
+  alignas(64) float sums[kTileRows * kLanes];
+  configure(kLayouts[ID].gran);
+  const SignedPanel<ID> weights(panel, kBlocks);
+  for (int64_t b = 0; b < blocks; b += kBlocks) tile_product<ID>(reinterpret_cast<const TileBlock*>(rows), weights, kBlocks, sums);
   _tile_release();
-  return (blocks + kSpanBlocks - 1) / kSpanBlocks * kSpanBlocks * 32 * kLanes * kTileRows * kPairGroups * 2;
+  return (blocks + kBlocks - 1) / kBlocks * kBlocks * 32 * kLanes * kTileRows * 2;
 }
+
+}  // namespace
+
+int64_t dot_ceiling(int bits, int64_t blocks) { return bits == 8 ? dots<kPackedQ8>(blocks) : dots<kPackedQ4M>(blocks); }
 
 }  // namespace amx
 }  // namespace hw

@@ -16,19 +16,37 @@ constexpr int kTokens = 4, kGroups = 1;
 constexpr int kTokens = 1, kGroups = 1;
 #endif
 
+template <class K>
+struct InRegisters : K {
+  U8x64 w0, w1;
+  F32x16 s;
+  HW_INLINE_MEMBER void ahead(int64_t, int64_t, int) const {}
+  HW_INLINE_MEMBER void pair(int64_t, int, U8x64& a, U8x64& b) const {
+    a = w0;
+    b = w1;
+  }
+  HW_INLINE_MEMBER F32x16 scale(int64_t, int) const { return s; }
+  HW_INLINE_MEMBER F32x16 minimum(int64_t, int) const { return s; }
+};
+
 volatile float g_sink;
 
+template <class K>
 int64_t dots(int64_t blocks) {
-  constexpr int kBlocks = kSpanBlocks;  // activations and panels of one call stay in L1
-  alignas(64) static thread_local uint8_t memory[kGroups][Panel::bytes(kBlocks)];
-  static int16_t pairs[kTokens * kBlocks * 32];
-  static float scales[kTokens];
-  Panel panels[kGroups];
-  for (int g = 0; g < kGroups; ++g) panels[g].place(memory[g], kBlocks);
+  constexpr int kBlocks = 16;  // activations of one call stay in L1
+  static int8_t q[kTokens * kBlocks * 32];
+  static BlockMeta meta[kTokens * kBlocks];
+  const QuantRows rows{q, meta, kBlocks * 32};
+  InRegisters<K> source[kGroups];
+  uint8_t bytes[64] = {1, 2, 3};
+  for (auto& s : source) {
+    s.w0 = s.w1 = load_bytes(bytes);
+    s.s = splat(0.5f);
+  }
   F32x16 total = zero16();
   for (int64_t b = 0; b < blocks; b += kBlocks) {
     F32x16 sums[kTokens][kGroups];
-    tile_of_panels<kTokens, kGroups>(panels, kBlocks, pairs, scales, sums);
+    tile<InRegisters<K>, kTokens, kGroups>(source, kBlocks, rows, 0, sums);
     for (int t = 0; t < kTokens; ++t)
       for (int g = 0; g < kGroups; ++g) total = total + sums[t][g];
   }
@@ -46,7 +64,7 @@ int32_t read_streams(const uint8_t* data, int64_t bytes, int streams) {
   return sum_lanes(sum);
 }
 
-int64_t dot_ceiling(int64_t blocks) { return dots(blocks); }
+int64_t dot_ceiling(int bits, int64_t blocks) { return bits == 8 ? dots<Kind<8, 32, 7, false>>(blocks) : dots<Kind<4, 32, -1, true>>(blocks); }
 
 int64_t fma_ceiling(int64_t steps) {
   constexpr int kChains = 10;

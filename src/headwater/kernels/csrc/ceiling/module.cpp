@@ -19,7 +19,7 @@ HW_MODULE(ceiling) {
     pool.parallel_for(threads, [&](int t, int) { sum.fetch_add(run(data.data() + t * each, each, streams), std::memory_order_relaxed); });
     return each * threads;
   }, nb::arg("data"), nb::arg("streams"), "Reads the array once with all threads, each in `streams` parallel streams; returns the bytes read.");
-  m.def("dot_ceiling", [](int64_t blocks, bool tiles) {
+  m.def("dot_ceiling", [](int bits, int64_t blocks, bool tiles) {
     auto run = HW_SELECT(dot_ceiling);
     if (tiles && hw::active_isa() != hw::Isa::amx) throw nb::value_error("dot_ceiling: matrix tiles are not in use");
 #if defined(HW_HAS_AMX)
@@ -28,10 +28,10 @@ HW_MODULE(ceiling) {
     hw::ThreadPool& pool = hw::ThreadPool::shared();
     std::atomic<int64_t> done{0};
     nb::gil_scoped_release release;
-    pool.parallel_for(pool.threads(), [&](int, int) { done.fetch_add(run(blocks), std::memory_order_relaxed); });
+    pool.parallel_for(pool.threads(), [&](int, int) { done.fetch_add(run(bits, blocks), std::memory_order_relaxed); });
     return done.load();
-  }, nb::arg("blocks"), nb::arg("tiles") = false,
-        "The product tile of many rows with all data in L1, on all threads; returns the operations done.");
+  }, nb::arg("bits"), nb::arg("blocks"), nb::arg("tiles") = false,
+        "The product tile with weights at hand (registers; L1 for matrix tiles) on all threads; returns the integer operations done.");
   m.def("fma_ceiling", [](int64_t steps) {
     const auto run = HW_SELECT(fma_ceiling);
     hw::ThreadPool& pool = hw::ThreadPool::shared();

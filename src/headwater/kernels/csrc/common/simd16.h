@@ -1,8 +1,7 @@
 // Sixteen logical lanes: one zmm, two ymm or sixteen floats, with the same bits from each (ADR 001, 8). Include only from *_isa.cpp files
 // and headers that only those include: everything lives in the instruction set's own namespace and is always inlined.
 //
-// F32x16: floats. I32x16: 32-bit integers, which wrap around. I16x32: sixteen pairs of 16-bit integers, which wrap around. U8x64: sixteen
-// groups of four bytes. Mask16: one truth value a lane.
+// F32x16: floats. I32x16: 32-bit integers. U8x64: sixteen groups of four bytes. Mask16: one truth value a lane.
 // max(a, b) is a > b ? a : b and min(a, b) is a < b ? a : b, so a NaN in either operand yields b.
 #pragma once
 

@@ -15,9 +15,6 @@ struct I32x16 {
 struct U8x64 {
   __m256i a, b;
 };
-struct I16x32 {
-  __m256i a, b;
-};
 struct Mask16 {
   __m256 a, b;
 };
@@ -102,16 +99,6 @@ HW_INLINE void store_int(int32_t* p, I32x16 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 8), x.b);
 }
 HW_INLINE I32x16 add(I32x16 x, I32x16 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
-HW_INLINE I32x16 sub(I32x16 x, I32x16 y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
-HW_INLINE I32x16 mul(I32x16 x, I32x16 y) { return {_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)}; }
-template <int N>
-HW_INLINE I32x16 shift_left(I32x16 x) {
-  return {_mm256_slli_epi32(x.a, N), _mm256_slli_epi32(x.b, N)};
-}
-template <int N>
-HW_INLINE I32x16 shift_right_signed(I32x16 x) {
-  return {_mm256_srai_epi32(x.a, N), _mm256_srai_epi32(x.b, N)};
-}
 HW_INLINE I32x16 to_int(F32x16 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 HW_INLINE F32x16 to_float(I32x16 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 HW_INLINE F32x16 power_of_two(I32x16 n) {
@@ -156,27 +143,6 @@ HW_INLINE U8x64 shift_right(U8x64 x) {  // shifts 16-bit units: mask afterwards
 template <int N>
 HW_INLINE U8x64 shift_left(U8x64 x) {
   return {_mm256_slli_epi16(x.a, N), _mm256_slli_epi16(x.b, N)};
-}
-
-HW_INLINE I16x32 load_words(const int16_t* p) { return {load_whole(p), load_whole(p + 16)}; }
-HW_INLINE void store_words(int16_t* p, I16x32 x) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x.a);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 16), x.b);
-}
-HW_INLINE I16x32 even_bytes(U8x64 x) {
-  const __m256i m = _mm256_set1_epi16(255);
-  return {_mm256_and_si256(x.a, m), _mm256_and_si256(x.b, m)};
-}
-HW_INLINE I16x32 odd_bytes(U8x64 x) { return {_mm256_srli_epi16(x.a, 8), _mm256_srli_epi16(x.b, 8)}; }
-HW_INLINE I16x32 twice(I32x16 x) {
-  return {_mm256_blend_epi16(x.a, _mm256_slli_epi32(x.a, 16), 0xaa), _mm256_blend_epi16(x.b, _mm256_slli_epi32(x.b, 16), 0xaa)};
-}
-HW_INLINE I16x32 mul_add(I16x32 x, I16x32 y, I16x32 z) {
-  return {_mm256_add_epi16(_mm256_mullo_epi16(x.a, y.a), z.a), _mm256_add_epi16(_mm256_mullo_epi16(x.b, y.b), z.b)};
-}
-HW_INLINE I32x16 dot_words(I32x16 sum, I16x32 x, int32_t pair) {
-  const __m256i y = _mm256_set1_epi32(pair);
-  return {_mm256_add_epi32(sum.a, _mm256_madd_epi16(x.a, y)), _mm256_add_epi32(sum.b, _mm256_madd_epi16(x.b, y))};
 }
 
 // The dot product of one block of BITS-bit codes: init, then quads in any order (integers: exact), then finish. `negative_sum` is minus the

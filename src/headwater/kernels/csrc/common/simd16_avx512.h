@@ -15,9 +15,6 @@ struct I32x16 {
 struct U8x64 {
   __m512i v;
 };
-struct I16x32 {
-  __m512i v;
-};
 struct Mask16 {
   __mmask16 m;
 };
@@ -70,16 +67,6 @@ HW_INLINE I32x16 splat_int(int32_t x) { return {_mm512_set1_epi32(x)}; }
 HW_INLINE I32x16 load_int(const int32_t* p) { return {_mm512_loadu_si512(p)}; }
 HW_INLINE void store_int(int32_t* p, I32x16 a) { _mm512_storeu_si512(p, a.v); }
 HW_INLINE I32x16 add(I32x16 a, I32x16 b) { return {_mm512_add_epi32(a.v, b.v)}; }
-HW_INLINE I32x16 sub(I32x16 a, I32x16 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
-HW_INLINE I32x16 mul(I32x16 a, I32x16 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
-template <int N>
-HW_INLINE I32x16 shift_left(I32x16 a) {
-  return {_mm512_slli_epi32(a.v, N)};
-}
-template <int N>
-HW_INLINE I32x16 shift_right_signed(I32x16 a) {
-  return {_mm512_srai_epi32(a.v, N)};
-}
 HW_INLINE I32x16 to_int(F32x16 a) { return {_mm512_cvtps_epi32(a.v)}; }
 HW_INLINE F32x16 to_float(I32x16 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 HW_INLINE F32x16 power_of_two(I32x16 n) {
@@ -103,14 +90,6 @@ template <int N>
 HW_INLINE U8x64 shift_left(U8x64 a) {
   return {_mm512_slli_epi16(a.v, N)};
 }
-
-HW_INLINE I16x32 load_words(const int16_t* p) { return {_mm512_loadu_si512(p)}; }
-HW_INLINE void store_words(int16_t* p, I16x32 a) { _mm512_storeu_si512(p, a.v); }
-HW_INLINE I16x32 even_bytes(U8x64 a) { return {_mm512_and_si512(a.v, _mm512_set1_epi16(255))}; }
-HW_INLINE I16x32 odd_bytes(U8x64 a) { return {_mm512_srli_epi16(a.v, 8)}; }
-HW_INLINE I16x32 twice(I32x16 a) { return {_mm512_mask_blend_epi16(0xaaaaaaaau, a.v, _mm512_slli_epi32(a.v, 16))}; }
-HW_INLINE I16x32 mul_add(I16x32 a, I16x32 b, I16x32 c) { return {_mm512_add_epi16(_mm512_mullo_epi16(a.v, b.v), c.v)}; }
-HW_INLINE I32x16 dot_words(I32x16 sum, I16x32 a, int32_t pair) { return {_mm512_dpwssd_epi32(sum.v, a.v, _mm512_set1_epi32(pair))}; }
 
 // The dot product of one block of BITS-bit codes: init, then quads in any order (integers: exact), then finish. `negative_sum` is minus the
 // sum of the activation codes of the block, which takes the stored offset 2^OFFSET_LOG2 (-1 = none) back out.

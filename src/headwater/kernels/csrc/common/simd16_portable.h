@@ -15,9 +15,6 @@ struct I32x16 {
 struct U8x64 {
   uint8_t v[64];
 };
-struct I16x32 {
-  int16_t v[32];
-};
 struct Mask16 {
   uint32_t m;
 };
@@ -151,24 +148,6 @@ HW_INLINE I32x16 add(I32x16 a, I32x16 b) {
   HW_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) + static_cast<uint32_t>(b.v[i]));
   return a;
 }
-HW_INLINE I32x16 sub(I32x16 a, I32x16 b) {
-  HW_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) - static_cast<uint32_t>(b.v[i]));
-  return a;
-}
-HW_INLINE I32x16 mul(I32x16 a, I32x16 b) {
-  HW_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) * static_cast<uint32_t>(b.v[i]));
-  return a;
-}
-template <int N>
-HW_INLINE I32x16 shift_left(I32x16 a) {
-  HW_LANES a.v[i] = static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << N);
-  return a;
-}
-template <int N>
-HW_INLINE I32x16 shift_right_signed(I32x16 a) {
-  HW_LANES a.v[i] = a.v[i] >> N;
-  return a;
-}
 HW_INLINE I32x16 to_int(F32x16 a) {  // round to nearest even; out of range and NaN give INT32_MIN, as the vector instructions do
   I32x16 r;
   HW_LANES r.v[i] = std::fabs(a.v[i]) < 2147483648.0f ? static_cast<int32_t>(std::nearbyintf(a.v[i])) : INT32_MIN;
@@ -230,39 +209,6 @@ template <int N>
 HW_INLINE U8x64 shift_left(U8x64 a) {
   for (uint8_t& byte : a.v) byte = static_cast<uint8_t>(byte << N);
   return a;
-}
-
-HW_INLINE I16x32 load_words(const int16_t* p) {
-  I16x32 r;
-  std::memcpy(r.v, p, 64);
-  return r;
-}
-HW_INLINE void store_words(int16_t* p, const I16x32& a) { std::memcpy(p, a.v, 64); }
-HW_INLINE I16x32 even_bytes(const U8x64& a) {
-  I16x32 r;
-  for (int i = 0; i < 32; ++i) r.v[i] = a.v[2 * i];
-  return r;
-}
-HW_INLINE I16x32 odd_bytes(const U8x64& a) {
-  I16x32 r;
-  for (int i = 0; i < 32; ++i) r.v[i] = a.v[2 * i + 1];
-  return r;
-}
-HW_INLINE I16x32 twice(const I32x16& a) {
-  I16x32 r;
-  for (int i = 0; i < 32; ++i) r.v[i] = static_cast<int16_t>(a.v[i / 2]);
-  return r;
-}
-HW_INLINE I16x32 mul_add(I16x32 a, const I16x32& b, const I16x32& c) {
-  for (int i = 0; i < 32; ++i) a.v[i] = static_cast<int16_t>(a.v[i] * b.v[i] + c.v[i]);
-  return a;
-}
-HW_INLINE I32x16 dot_words(I32x16 sum, const I16x32& a, int32_t pair) {
-  int16_t b[2];
-  std::memcpy(b, &pair, 4);
-  HW_LANES sum.v[i] = static_cast<int32_t>(static_cast<uint32_t>(sum.v[i]) + static_cast<uint32_t>(a.v[2 * i] * b[0]) +
-                                           static_cast<uint32_t>(a.v[2 * i + 1] * b[1]));
-  return sum;
 }
 
 // The dot product of one block of BITS-bit codes: init, then quads in any order (integers: exact), then finish. `negative_sum` is minus the

@@ -9,17 +9,16 @@ namespace hw {
 namespace HW_ISA {
 namespace {
 
-// Up to kDirectRows input rows, tiles of at most kDirectTokens read the packed layout directly (taking q apart costs little next to the memory
+// Up to kDirectRows input rows, tiles of at most kDirectTokens read the packed layout directly (unpacking costs little next to the memory
 // traffic); beyond, a panel of kPanelGroups groups is unpacked once and swept by tiles of kPanelTokens. Sizes fill the register file and
 // never change bits.
 #if defined(HW_ISA_avx512)
-constexpr int kDirectRows = 8, kDirectTokens = 8, kPanelTokens = 6, kPanelGroups = 2;
+constexpr int kDirectRows = 16, kDirectTokens = 8, kPanelTokens = 6, kPanelGroups = 2;
 #elif defined(HW_ISA_avx2)
-constexpr int kDirectRows = 2, kDirectTokens = 2, kPanelTokens = 4, kPanelGroups = 1;
+constexpr int kDirectRows = 4, kDirectTokens = 4, kPanelTokens = 4, kPanelGroups = 1;
 #else
 constexpr int kDirectRows = 1, kDirectTokens = 1, kPanelTokens = 1, kPanelGroups = 1;
 #endif
-static_assert(kDirectRows <= kMostDirectRows, "their sums of blocks are not there");
 constexpr int kStreams = 4;        // groups that one thread streams at once: one stream gets half the bandwidth
 constexpr int kChunkTokens = 240;  // activation rows that stay in L2 while all panels pass over them
 
@@ -64,39 +63,42 @@ void direct_rows(const Sink& sink, int64_t first, int64_t end, int64_t row, int6
   }
 }
 
-template <int T>
-HW_INLINE void panel_tile(const Sink& sink, const Panel* panels, int64_t group, int groups, int64_t row) {
-  const QuantRows& quant = sink.job.quant;
-  const int16_t* pairs = reinterpret_cast<const int16_t*>(sink.job.packed) + row * quant.cols;
+template <class P, int T>
+HW_INLINE void panel_tile(const Sink& sink, const P* panels, int64_t blocks, int64_t group, int groups, int64_t row) {
   F32x16 sums[T][kPanelGroups];
-  tile_of_panels<T, kPanelGroups>(panels, quant.cols / 32, pairs, quant.scales + row * quant.spans(), sums);
+  tile<P, T, kPanelGroups>(panels, blocks, sink.job.quant, row, sums);
   sink.put_tile(row, group, sums, groups);
 }
 
 // The last T or fewer rows.
-template <int T>
-void sweep_rest(const Sink& sink, const Panel* panels, int64_t group, int groups, int64_t row, int64_t end) {
+template <class P, int T>
+void sweep_rest(const Sink& sink, const P* panels, int64_t blocks, int64_t group, int groups, int64_t row, int64_t end) {
   if constexpr (T > 0) {
     if (end - row == T) {
-      panel_tile<T>(sink, panels, group, groups, row);
+      panel_tile<P, T>(sink, panels, blocks, group, groups, row);
     } else {
-      sweep_rest<T - 1>(sink, panels, group, groups, row, end);
+      sweep_rest<P, T - 1>(sink, panels, blocks, group, groups, row, end);
     }
   }
 }
 
-// Whole codes over the input rows [row, end).
-void sweep(const Sink& sink, const Panel* panels, int64_t group, int groups, int64_t row, int64_t end) {
-  for (; row + kPanelTokens <= end; row += kPanelTokens) panel_tile<kPanelTokens>(sink, panels, group, groups, row);
-  sweep_rest<kPanelTokens - 1>(sink, panels, group, groups, row, end);
+// Panels of one arithmetic kind over the input rows [row, end).
+template <class P>
+void sweep(const Sink& sink, const P* panels, int64_t blocks, int64_t group, int groups, int64_t row, int64_t end) {
+  for (; row + kPanelTokens <= end; row += kPanelTokens) panel_tile<P, kPanelTokens>(sink, panels, blocks, group, groups, row);
+  sweep_rest<P, kPanelTokens - 1>(sink, panels, blocks, group, groups, row, end);
 }
 
 template <int ID>
-void through_panels(const Sink& sink, const Piece& piece, uint8_t* scratch) {
+using PanelOf = Panel<Kind<kLayouts[ID].bits, kLayouts[ID].gran, kLayouts[ID].offset_log2, kLayouts[ID].has_min>>;
+
+template <int ID>
+void through_panels(const Sink& sink, int64_t first, int64_t end, int64_t row, int64_t row_end, uint8_t* scratch) {
+  using P = PanelOf<ID>;
   const int64_t blocks = sink.part.cols / 32;
-  for (int64_t group = piece.first; group < piece.end; group += kPanelGroups) {
-    Panel panels[kPanelGroups];
-    const int groups = piece.end - group < kPanelGroups ? static_cast<int>(piece.end - group) : kPanelGroups;
+  for (int64_t group = first; group < end; group += kPanelGroups) {
+    P panels[kPanelGroups];
+    const int groups = end - group < kPanelGroups ? static_cast<int>(end - group) : kPanelGroups;
     for (int g = 0; g < kPanelGroups; ++g) {
       if (g >= groups) {
         panels[g] = panels[0];  // an odd last group is computed twice and stored once
@@ -104,20 +106,19 @@ void through_panels(const Sink& sink, const Piece& piece, uint8_t* scratch) {
       }
       Packed<ID> source;
       source.base = sink.part.group(group + g);
-      panels[g].place(scratch + g * Panel::bytes(blocks), blocks);
+      panels[g].place(scratch + g * P::bytes(blocks), blocks);
       panels[g].fill(source, blocks);
     }
-    sweep(sink, panels, group, groups, piece.row, piece.row_end);
+    sweep<P>(sink, panels, blocks, group, groups, row, row_end);
   }
 }
 
 template <int ID>
-void block_part(const Sink& sink, const Piece& piece, uint8_t* scratch) {
-  if (sink.job.packed) return through_panels<ID>(sink, piece, scratch);
-  int64_t row = piece.row;
-  for (int64_t tiles = (piece.row_end - row + kDirectTokens - 1) / kDirectTokens; tiles > 0; --tiles) {  // tiles of nearly one size
-    const int64_t next = row + (piece.row_end - row + tiles - 1) / tiles;
-    direct_rows<ID, kDirectTokens>(sink, piece.first, piece.end, row, next);
+void block_part(const Sink& sink, int64_t first, int64_t end, int64_t row, int64_t row_end, uint8_t* scratch) {
+  if (row_end - row > kDirectRows) return through_panels<ID>(sink, first, end, row, row_end, scratch);
+  for (int64_t tiles = (row_end - row + kDirectTokens - 1) / kDirectTokens; tiles > 0; --tiles) {  // tiles of nearly one size
+    const int64_t next = row + (row_end - row + tiles - 1) / tiles;
+    direct_rows<ID, kDirectTokens>(sink, first, end, row, next);
     row = next;
   }
 }
@@ -139,56 +140,61 @@ void float_rows(const Sink& sink, int64_t group, int64_t row, int64_t row_end) {
 }
 
 template <class E>
-void float_part(const Sink& sink, const Piece& piece) {
-  int64_t g = piece.first;
-  if (piece.row_end - piece.row == 1) {
-    for (; g + 4 <= piece.end; g += 4) float_rows<E, 4>(sink, g, piece.row, piece.row_end);
+void float_part(const Sink& sink, int64_t first, int64_t end, int64_t row, int64_t row_end) {
+  int64_t g = first;
+  if (row_end - row == 1) {
+    for (; g + 4 <= end; g += 4) float_rows<E, 4>(sink, g, row, row_end);
   }
-  for (; g + 2 <= piece.end; g += 2) float_rows<E, 2>(sink, g, piece.row, piece.row_end);
-  for (; g < piece.end; ++g) float_rows<E, 1>(sink, g, piece.row, piece.row_end);
+  for (; g + 2 <= end; g += 2) float_rows<E, 2>(sink, g, row, row_end);
+  for (; g < end; ++g) float_rows<E, 1>(sink, g, row, row_end);
 }
 
-void part_range(const Sink& sink, const Piece& piece, uint8_t* scratch) {
+void part_range(const Sink& sink, int64_t first, int64_t end, int64_t row, int64_t row_end, uint8_t* scratch) {
   switch (sink.part.layout) {
-    case kPackedF32: return float_part<Element32>(sink, piece);
-    case kPackedF16: return float_part<ElementF16>(sink, piece);
-    case kPackedBF16: return float_part<ElementBF16>(sink, piece);
-    case kPackedQ8: return block_part<kPackedQ8>(sink, piece, scratch);
-    case kPackedQ4: return block_part<kPackedQ4>(sink, piece, scratch);
-    case kPackedQ4M: return block_part<kPackedQ4M>(sink, piece, scratch);
-    case kPackedQ5: return block_part<kPackedQ5>(sink, piece, scratch);
-    case kPackedQ5M: return block_part<kPackedQ5M>(sink, piece, scratch);
-    case kPackedQ8S: return block_part<kPackedQ8S>(sink, piece, scratch);
-    case kPackedQ4K: return block_part<kPackedQ4K>(sink, piece, scratch);
-    case kPackedQ5K: return block_part<kPackedQ5K>(sink, piece, scratch);
-    case kPackedQ6K: return block_part<kPackedQ6K>(sink, piece, scratch);
-    case kPackedQ2K: return block_part<kPackedQ2K>(sink, piece, scratch);
+    case kPackedF32: return float_part<Element32>(sink, first, end, row, row_end);
+    case kPackedF16: return float_part<ElementF16>(sink, first, end, row, row_end);
+    case kPackedBF16: return float_part<ElementBF16>(sink, first, end, row, row_end);
+    case kPackedQ8: return block_part<kPackedQ8>(sink, first, end, row, row_end, scratch);
+    case kPackedQ4: return block_part<kPackedQ4>(sink, first, end, row, row_end, scratch);
+    case kPackedQ4M: return block_part<kPackedQ4M>(sink, first, end, row, row_end, scratch);
+    case kPackedQ5: return block_part<kPackedQ5>(sink, first, end, row, row_end, scratch);
+    case kPackedQ5M: return block_part<kPackedQ5M>(sink, first, end, row, row_end, scratch);
+    case kPackedQ8S: return block_part<kPackedQ8S>(sink, first, end, row, row_end, scratch);
+    case kPackedQ4K: return block_part<kPackedQ4K>(sink, first, end, row, row_end, scratch);
+    case kPackedQ5K: return block_part<kPackedQ5K>(sink, first, end, row, row_end, scratch);
+    case kPackedQ6K: return block_part<kPackedQ6K>(sink, first, end, row, row_end, scratch);
+    case kPackedQ2K: return block_part<kPackedQ2K>(sink, first, end, row, row_end, scratch);
     default: return;
   }
 }
 
 template <int ID>
 void gather_block_row(const uint8_t* group, int lane, int64_t cols, float* out) {
-  using P = Packed<ID>;
-  P source;
+  using P = PanelOf<ID>;
+  Packed<ID> source;
   source.base = group;
+  alignas(64) uint8_t memory[P::bytes(1)];
+  P panel;
+  panel.place(memory, 1);
   for (int64_t b = 0; b < cols / 32; ++b) {
-    alignas(64) uint8_t codes[512];
-    float scales[2][kLanes], minima[2][kLanes] = {};
     for (int p = 0; p < 4; ++p) {
       U8x64 w0, w1;
       source.pair(b, p, w0, w1);
-      store_bytes(codes + 128 * p, w0);
-      store_bytes(codes + 128 * p + 64, w1);
-    }
-    for (int half = 0; half < P::HALVES; ++half) {
-      store(scales[half], source.scale(b, half));
-      if constexpr (P::HAS_MIN) store(minima[half], source.minimum(b, half));
+      store_bytes(panel.codes + 128 * p, w0);
+      store_bytes(panel.codes + 128 * p + 64, w1);
     }
     for (int c = 0; c < 32; ++c) {
       const int half = c / P::GRAN;
-      const float value = static_cast<float>(codes[64 * (c / 4) + 4 * lane + c % 4] - P::L.offset()) * scales[half][lane];
-      out[32 * b + c] = P::HAS_MIN ? value + minima[half][lane] : value;
+      float scale[kLanes], minimum[kLanes] = {};
+      if (c % P::GRAN == 0) {
+        store(panel.scales + half * kLanes, source.scale(b, half));
+        if constexpr (P::HAS_MIN) store(panel.minima + half * kLanes, source.minimum(b, half));
+      }
+      scale[lane] = panel.scales[half * kLanes + lane];
+      if constexpr (P::HAS_MIN) minimum[lane] = panel.minima[half * kLanes + lane];
+      const int code = panel.codes[64 * (c / 4) + 4 * lane + c % 4] - kLayouts[ID].offset();
+      const float value = static_cast<float>(code) * scale[lane];
+      out[32 * b + c] = P::HAS_MIN ? value + minimum[lane] : value;
     }
   }
 }
@@ -205,61 +211,74 @@ void gather_float_row(const uint8_t* group, int lane, int64_t cols, float* out) 
 }  // namespace
 
 void plan_linear(LinearJob& job) {
-  if (job.n <= kDirectRows) {  // units of 4 to 8 groups, as many as a multiple of the threads: a lone unit at the end would idle the others
-    int64_t groups = 0;
-    for (int p = 0; p < job.weight.n_parts; ++p) groups += job.weight.parts[p].groups();
+  const bool few = job.n <= kDirectRows;
+  int64_t groups = 0;
+  for (int p = 0; p < job.weight.n_parts; ++p) groups += job.weight.parts[p].groups();
+  if (few) {  // units of 4 to 8 groups, as many as a multiple of the threads: a lone unit at the end would idle the others
     const int64_t units = job.threads * ((groups + 8 * job.threads - 1) / (8 * job.threads));
     const int64_t step = (groups + units - 1) / units;
-    return job.cut(static_cast<int>(step < kStreams ? kStreams : step), job.n);
+    job.group_step = static_cast<int>(step < kStreams ? kStreams : step);
+    job.chunk = job.n;
+  } else {    // chunks of nearly one size, whole tiles each
+    const int chunks = (job.n + kChunkTokens - 1) / kChunkTokens;
+    job.group_step = 2 * kPanelGroups;
+    job.chunk = ((job.n + chunks - 1) / chunks + kPanelTokens - 1) / kPanelTokens * kPanelTokens;
   }
-  const int chunks = (job.n + kChunkTokens - 1) / kChunkTokens;  // of nearly one size, whole tiles each
-  job.cut(2 * kPanelGroups, ((job.n + chunks - 1) / chunks + kPanelTokens - 1) / kPanelTokens * kPanelTokens);
-  if (!job.quant.high) return;
-  job.scratch_bytes = kPanelGroups * Panel::bytes(job.weight.cols / 32);
-  job.packed_bytes = kLanes * job.weight.cols * static_cast<int64_t>(sizeof(int16_t));
-}
-
-void pack_rows(const QuantRows& rows, int64_t n, int64_t tile, uint8_t* to) {
-  auto* out = reinterpret_cast<int16_t*>(to);
-  for (int64_t i = kLanes * tile; i < n && i < kLanes * (tile + 1); ++i) {
-    const int8_t *high = rows.high + i * rows.cols, *low = rows.low + i * rows.cols;
-    for (int64_t c = 0; c < rows.cols; c += 4, out += 4) {
-      const auto code = [&](int64_t k) { return static_cast<int16_t>(128 * high[c + k] + low[c + k]); };
-      out[0] = code(0);
-      out[1] = code(2);
-      out[2] = code(1);
-      out[3] = code(3);
-    }
-  }
+  job.units_per_chunk = 0;
+  for (int p = 0; p < job.weight.n_parts; ++p)
+    job.units_per_chunk += static_cast<int>((job.weight.parts[p].groups() + job.group_step - 1) / job.group_step);
+  job.scratch_bytes = few ? 0 : kPanelGroups * (job.weight.cols / 32) * (512 + 2 * 128);
 }
 
 void run_linear_unit(const LinearJob& job, int unit, uint8_t* scratch) {
-  const Piece piece = locate(job, unit);
-  part_range(Sink{job, *piece.part}, piece, scratch);
+  const int64_t row = static_cast<int64_t>(unit / job.units_per_chunk) * job.chunk;
+  const int64_t row_end = row + job.chunk < job.n ? row + job.chunk : job.n;
+  int64_t first = static_cast<int64_t>(unit % job.units_per_chunk) * job.group_step;
+  for (int p = 0; p < job.weight.n_parts; ++p) {
+    const PartView& part = job.weight.parts[p];
+    const int64_t span = (part.groups() + job.group_step - 1) / job.group_step * job.group_step;
+    if (first < span) {
+      const int64_t end = first + job.group_step < part.groups() ? first + job.group_step : part.groups();
+      part_range(Sink{job, part}, first, end, row, row_end, scratch);
+      if (has_rest(job, part)) {
+        const LinearJob rest = rest_of(job);
+        part_range(Sink{rest, part}, first, end, row, row_end, scratch);
+      }
+      return;
+    }
+    first -= span;
+  }
 }
 
-void run_linear_row(const LinearJob& job, const int32_t* ids, int j) {
+void run_linear_row(const LinearJob& job, const int32_t* ids, int n_ids, int j) {
   for (int p = 0; p < job.weight.n_parts; ++p) {
     PartView part = job.weight.parts[p];
     const int64_t in_part = ids[j] - part.first_row;
     if (in_part < 0 || in_part >= part.rows) continue;
     const int64_t group = in_part / kLanes;
     const int lane = static_cast<int>(in_part % kLanes);
-    part.data = part.group(group);
-    part.rows = kLanes;
-    part.first_row = 0;
-    LinearJob one = job;
-    one.bias = nullptr;
-    one.residual = nullptr;
-    one.out_stride = kLanes;
     for (int i = 0; i < job.n; ++i) {
       float lanes[kLanes];
+      LinearJob one = job;
+      one.bias = nullptr;
+      one.residual = nullptr;
       one.out = lanes - i * kLanes;  // the sink writes row i
-      part_range(Sink{one, part}, {&part, 0, 1, i, i + 1}, nullptr);
-      job.out[i * job.out_stride + j] = job.bias ? lanes[lane] + job.bias[ids[j]] : lanes[lane];
+      one.out_stride = kLanes;
+      part.data = job.weight.parts[p].group(group);
+      part.rows = kLanes;
+      part.first_row = 0;
+      part_range(Sink{one, part}, 0, 1, i, i + 1, nullptr);
+      float value = job.bias ? lanes[lane] + job.bias[ids[j]] : lanes[lane];
+      if (has_rest(job, part)) {
+        one.quant = job.rest;
+        part_range(Sink{one, part}, 0, 1, i, i + 1, nullptr);
+        value = value + lanes[lane];
+      }
+      job.out[i * job.out_stride + j] = value;
     }
     return;
   }
+  (void)n_ids;
 }
 
 void gather_row(const WeightView& weight, int64_t id, float* out) {

@@ -24,15 +24,34 @@ void want(bool ok, const char* what) {
 
 // Quantised copies of the input rows that live as long as the job.
 struct QuantMemory {
-  std::unique_ptr<hw::BlockSums[]> memory;
+  std::unique_ptr<int8_t[]> q;
+  std::unique_ptr<hw::BlockMeta[]> meta;
   hw::QuantRows rows;
 
-  QuantMemory(hw::ThreadPool& pool, const float* x, int64_t n, int64_t cols, bool with_sums)
-      : memory(new hw::BlockSums[static_cast<size_t>(hw::QuantRows::bytes(n, cols)) / sizeof(hw::BlockSums) + 1]),
-        rows(hw::QuantRows::in(reinterpret_cast<uint8_t*>(memory.get()), n, cols, with_sums)) {
+  QuantMemory(int64_t n, int64_t cols)
+      : q(new int8_t[static_cast<size_t>(n * cols) + 1]), meta(new hw::BlockMeta[static_cast<size_t>(n * (cols / 32)) + 1]), rows{q.get(), meta.get(), cols} {}
+
+  QuantMemory(hw::ThreadPool& pool, const float* x, int64_t n, int64_t cols) : QuantMemory(n, cols) {
     const auto quantise = HW_SELECT(quantise_row);
     pool.parallel_for(static_cast<int>((n + 15) / 16), [&](int task, int) {
       for (int64_t r = task * 16; r < n && r < (task + 1) * 16; ++r) quantise(x + r * cols, rows, r);
+    });
+  }
+};
+
+// The quantised rows of a job, and what their rounding left out where the product is fine.
+struct JobMemory {
+  std::optional<QuantMemory> quant, rest;
+
+  void fill(hw::ThreadPool& pool, hw::LinearJob& job, bool fine) {
+    if (!hw::needs_quant(job.weight)) return;
+    const int64_t cols = job.weight.cols;
+    job.quant = quant.emplace(pool, job.x, job.n, cols).rows;
+    if (!fine) return;
+    job.rest = rest.emplace(job.n, cols).rows;
+    const auto quantise = HW_SELECT(quantise_rest);
+    pool.parallel_for((job.n + 15) / 16, [&](int task, int) {
+      for (int64_t r = task * 16; r < job.n && r < (task + 1) * 16; ++r) quantise(job.x + r * cols, job.quant, job.rest, r);
     });
   }
 };
@@ -49,19 +68,19 @@ hw::LinearJob job_of(const hw::Weight& weight, const Rows& x, const std::optiona
   return job;
 }
 
-void linear_arrays(const hw::Weight& weight, Rows x, std::optional<Vector> bias, RowsOut out) {
+void linear_arrays(const hw::Weight& weight, Rows x, std::optional<Vector> bias, RowsOut out, bool fine) {
   hw::LinearJob job = job_of(weight, x, bias);
   want(static_cast<int64_t>(out.shape(1)) == weight.rows && out.shape(0) == x.shape(0), "linear: out must be [rows of x, rows of the weight]");
   job.out = out.data();
   job.out_stride = weight.rows;
   nb::gil_scoped_release release;
   hw::ThreadPool& pool = hw::ThreadPool::shared();
-  std::optional<QuantMemory> quant;
-  if (hw::needs_quant(job.weight)) job.quant = quant.emplace(pool, job.x, job.n, weight.cols, job.n <= hw::kMostDirectRows).rows;
+  JobMemory memory;
+  memory.fill(pool, job, fine);
   hw::linear(pool, job);
 }
 
-void linear_rows_arrays(const hw::Weight& weight, Rows x, Ints ids, std::optional<Vector> bias, RowsOut out) {
+void linear_rows_arrays(const hw::Weight& weight, Rows x, Ints ids, std::optional<Vector> bias, RowsOut out, bool fine) {
   hw::LinearJob job = job_of(weight, x, bias);
   want(out.shape(1) == ids.size() && out.shape(0) == x.shape(0), "linear_rows: out must be [rows of x, ids]");
   for (size_t i = 0; i < ids.size(); ++i) want(ids.data()[i] >= 0 && ids.data()[i] < weight.rows, "linear_rows: an id lies outside the weight");
@@ -69,8 +88,8 @@ void linear_rows_arrays(const hw::Weight& weight, Rows x, Ints ids, std::optiona
   job.out_stride = static_cast<int64_t>(ids.size());
   nb::gil_scoped_release release;
   hw::ThreadPool& pool = hw::ThreadPool::shared();
-  std::optional<QuantMemory> quant;
-  if (hw::needs_quant(job.weight)) job.quant = quant.emplace(pool, job.x, job.n, weight.cols, true).rows;
+  JobMemory memory;
+  memory.fill(pool, job, fine);
   hw::linear_rows(pool, job, ids.data(), static_cast<int>(ids.size()));
 }
 
@@ -95,18 +114,19 @@ void each_row(const Rows& x, RowsOut& out, F&& f) {
 }  // namespace
 
 HW_MODULE(linear) {
-  m.def("linear", &linear_arrays, nb::arg("weight"), nb::arg("x"), nb::arg("bias").none(), nb::arg("out"));
-  m.def("linear_rows", &linear_rows_arrays, nb::arg("weight"), nb::arg("x"), nb::arg("ids"), nb::arg("bias").none(), nb::arg("out"));
+  m.def("linear", &linear_arrays, nb::arg("weight"), nb::arg("x"), nb::arg("bias").none(), nb::arg("out"), nb::arg("fine") = false);
+  m.def("linear_rows", &linear_rows_arrays, nb::arg("weight"), nb::arg("x"), nb::arg("ids"), nb::arg("bias").none(), nb::arg("out"),
+        nb::arg("fine") = false);
   m.def("gather", &gather_arrays, nb::arg("weight"), nb::arg("ids"), nb::arg("out"));
-  m.def("quantise_rows", [](Rows x, nb::ndarray<int16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> codes, RowsOut scales) {
+  m.def("quantise_rows", [](Rows x, nb::ndarray<int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> q, RowsOut scale) {
     const auto n = static_cast<int64_t>(x.shape(0)), cols = static_cast<int64_t>(x.shape(1));
-    want(cols % 32 == 0 && codes.shape(0) == x.shape(0) && codes.shape(1) == x.shape(1) && scales.shape(0) == x.shape(0) &&
-             static_cast<int64_t>(scales.shape(1)) == hw::spans_of(cols), "quantise_rows: x and codes [n, cols], scales [n, spans]");
+    want(cols % 32 == 0 && q.shape(0) == x.shape(0) && q.shape(1) == x.shape(1) && scale.shape(0) == x.shape(0) &&
+             static_cast<int64_t>(scale.shape(1)) == cols / 32, "quantise_rows: x and q [n, cols], scale [n, cols / 32]");
     nb::gil_scoped_release release;
-    const QuantMemory quant(hw::ThreadPool::shared(), x.data(), n, cols, false);
-    for (int64_t i = 0; i < n * cols; ++i) codes.data()[i] = static_cast<int16_t>(128 * quant.rows.high[i] + quant.rows.low[i]);
-    std::copy(quant.rows.scales, quant.rows.scales + n * hw::spans_of(cols), scales.data());
-  }, nb::arg("x"), nb::arg("codes"), nb::arg("scales"));
+    const QuantMemory quant(hw::ThreadPool::shared(), x.data(), n, cols);
+    std::copy(quant.q.get(), quant.q.get() + n * cols, q.data());
+    for (int64_t i = 0; i < n * (cols / 32); ++i) scale.data()[i] = quant.meta[static_cast<size_t>(i)].scale;
+  }, nb::arg("x"), nb::arg("q"), nb::arg("scale"));
   m.def("rms_norm", [](Rows x, Vector weight, float eps, RowsOut out) {
     const auto dim = static_cast<int64_t>(x.shape(1)), width = static_cast<int64_t>(weight.size());
     want(width > 0 && dim % width == 0 && out.shape(1) == x.shape(1), "rms_norm: the width of x must be a multiple of the weight's");

@@ -35,5 +35,17 @@ struct Sink {
   }
 };
 
+// The product of what the rounding of the activations left out, on top of what stands in `out` already.
+HW_INLINE LinearJob rest_of(const LinearJob& job) {
+  LinearJob rest = job;
+  rest.quant = job.rest;
+  rest.bias = nullptr;
+  rest.residual = job.out;
+  rest.residual_stride = job.out_stride;
+  return rest;
+}
+
+HW_INLINE bool has_rest(const LinearJob& job, const PartView& part) { return job.rest.q && !kLayouts[part.layout].is_float(); }
+
 }  // namespace HW_ISA
 }  // namespace hw

@@ -1,9 +1,8 @@
-// Where a tile gets its weights: straight from the packed layout (few tokens), or as whole codes from a panel that was unpacked once (many
-// tokens). Include only from *_isa.cpp files.
+// Where a tile gets its weights: straight from the packed layout (few tokens) or from a panel that was unpacked once (many tokens).
+// Include only from *_isa.cpp files.
 #pragma once
 
 #include "common/simd16.h"
-#include "linear/quant.h"
 #include "weights/layout.h"
 
 namespace hw {
@@ -46,8 +45,9 @@ HW_INLINE void unpack_pair(const uint8_t* block, int p, U8x64& w0, U8x64& w1) {
 // What decides the arithmetic of a tile; layouts that differ only in how scales are stored share it.
 template <int BITS_, int GRAN_, int OFFSET_LOG2_, bool HAS_MIN_>
 struct Kind {
-  static constexpr int BITS = BITS_, GRAN = GRAN_, OFFSET_LOG2 = OFFSET_LOG2_, HALVES = 32 / GRAN_;
+  static constexpr int BITS = BITS_, GRAN = GRAN_, OFFSET_LOG2 = OFFSET_LOG2_;
   static constexpr bool HAS_MIN = HAS_MIN_;
+  static constexpr int HALVES = 32 / GRAN_;
 };
 
 template <int ID>
@@ -81,79 +81,41 @@ struct Packed : Kind<kLayouts[ID].bits, kLayouts[ID].gran, kLayouts[ID].offset_l
   }
 };
 
-// The whole numbers of one span (ADR 008): the code of a weight is step * (q - offset) + base, its value code * scale.
-template <class S>
-struct Grid {
-  static constexpr int SUBS = kSpanBlocks * S::HALVES;
-  I32x16 step[SUBS], base[SUBS];  // per block, or half block; base counts only for layouts with a minimum
-  F32x16 scale;
+// A group of 16 rows unpacked: codes [blocks][8 quads][64], scales and minima float [blocks][halves][16].
+template <class K>
+struct Panel : K {
+  uint8_t* codes = nullptr;
+  float *scales = nullptr, *minima = nullptr;
 
-  HW_INLINE_MEMBER void make(const S& source, int64_t first, int blocks) {
-    constexpr float kHighest = (1 << S::BITS) - 1;
-    F32x16 d[SUBS], m[SUBS], top = zero16();
-    for (int i = 0; i < blocks * S::HALVES; ++i) {
-      d[i] = source.scale(first + i / S::HALVES, i % S::HALVES);
-      if constexpr (S::HAS_MIN) {
-        m[i] = source.minimum(first + i / S::HALVES, i % S::HALVES);
-        top = max(max(abs(m[i]), abs(fma(d[i], splat(kHighest), m[i]))), top);
-      } else {
-        top = max(abs(d[i]) * splat(static_cast<float>(1 << (S::BITS - 1))), top);
-      }
-    }
-    const F32x16 inverse = select(less(top, splat(1e-30f)), zero16(), splat(kWeightReach) / top);
-    scale = top * splat(1.0f / kWeightReach);
-    for (int i = 0; i < blocks * S::HALVES; ++i) {
-      const F32x16 exact = d[i] * inverse;
-      step[i] = to_int(exact);
-      // What rounding took from the step is given back in the middle of the range of q.
-      if constexpr (S::HAS_MIN) base[i] = to_int(fma(exact - to_float(step[i]), splat(kHighest / 2), m[i] * inverse));
-    }
-  }
-  // Of unsigned q, two to a lane.
-  HW_INLINE_MEMBER void words(int i, I16x32& times, I16x32& plus) const {
-    times = twice(step[i]);
-    if constexpr (S::HAS_MIN) {
-      plus = twice(base[i]);
-    } else {
-      plus = twice(sub(splat_int(0), shift_left<S::OFFSET_LOG2 < 0 ? 0 : S::OFFSET_LOG2>(step[i])));
-    }
-  }
-};
-
-// A group of 16 rows as whole codes: int16 [blocks][8 quads][columns 0 and 2, columns 1 and 3][16 rows][2], then a scale per span [spans][16].
-struct Panel {
-  int16_t* codes = nullptr;
-  float* scales = nullptr;
-
-  static constexpr int64_t bytes(int64_t blocks) { return blocks * 1024 + spans_of(32 * blocks) * 64; }
+  static constexpr int64_t bytes(int64_t blocks) { return blocks * (512 + K::HALVES * (K::HAS_MIN ? 128 : 64)); }
   HW_INLINE_MEMBER void place(uint8_t* memory, int64_t blocks) {
-    codes = reinterpret_cast<int16_t*>(memory);
-    scales = reinterpret_cast<float*>(memory + 1024 * blocks);
+    codes = memory;
+    scales = reinterpret_cast<float*>(memory + 512 * blocks);
+    minima = scales + K::HALVES * kLanes * blocks;
   }
   template <class S>
   HW_INLINE_MEMBER void fill(const S& from, int64_t blocks) {
-    for (int64_t first = 0; first < blocks; first += kSpanBlocks) {
-      const int here = static_cast<int>(blocks - first < kSpanBlocks ? blocks - first : kSpanBlocks);
-      Grid<S> grid;
-      grid.make(from, first, here);
-      store(scales + first / kSpanBlocks * kLanes, grid.scale);
-      for (int b = 0; b < here; ++b) {
-        I16x32 times, plus;
-        HW_UNROLL(4)
-        for (int p = 0; p < 4; ++p) {
-          if (p % (4 / S::HALVES) == 0) grid.words(b * S::HALVES + p * S::HALVES / 4, times, plus);
-          U8x64 w[2];
-          from.pair(first + b, p, w[0], w[1]);
-          HW_UNROLL(2)
-          for (int i = 0; i < 2; ++i) {
-            int16_t* to = codes + 512 * (first + b) + 64 * (2 * p + i);
-            store_words(to, mul_add(even_bytes(w[i]), times, plus));
-            store_words(to + 32, mul_add(odd_bytes(w[i]), times, plus));
-          }
-        }
+    for (int64_t b = 0; b < blocks; ++b) {
+      HW_UNROLL(4)
+      for (int p = 0; p < 4; ++p) {
+        U8x64 w0, w1;
+        from.pair(b, p, w0, w1);
+        store_bytes(codes + 512 * b + 128 * p, w0);
+        store_bytes(codes + 512 * b + 128 * p + 64, w1);
+      }
+      for (int half = 0; half < K::HALVES; ++half) {
+        store(scales + (b * K::HALVES + half) * kLanes, from.scale(b, half));
+        if constexpr (K::HAS_MIN) store(minima + (b * K::HALVES + half) * kLanes, from.minimum(b, half));
       }
     }
   }
+  HW_INLINE_MEMBER void ahead(int64_t, int64_t, int) const {}
+  HW_INLINE_MEMBER void pair(int64_t b, int p, U8x64& w0, U8x64& w1) const {
+    w0 = load_bytes(codes + 512 * b + 128 * p);
+    w1 = load_bytes(codes + 512 * b + 128 * p + 64);
+  }
+  HW_INLINE_MEMBER F32x16 scale(int64_t b, int half) const { return load(scales + (b * K::HALVES + half) * kLanes); }
+  HW_INLINE_MEMBER F32x16 minimum(int64_t b, int half) const { return load(minima + (b * K::HALVES + half) * kLanes); }
 };
 
 }  // namespace HW_ISA

@@ -1,14 +1,14 @@
-// The product of one span on AMX tiles: exact integer sums by the tile unit, then the float step of ADR 008 in the same order as every other
-// path. Include only from *_amx.cpp.
+// The product of one AMX tile: exact integer dots of a block by the tile unit, then the float step of ADR 001 in the same order as every
+// other path. One tile is 16 input rows x 16 output rows x 32 columns (16 where scales stand per 16 columns). Include only from *_amx.cpp.
 //
-// Two groups of 16 output rows share the tiles of 16 input rows: six sums, two operands. While tiles are in flight, 512-bit arithmetic runs
-// on one port instead of two (measured on Sapphire Rapids), which a product of codes leaves idle most of the time: the float step of the product
-// before is spread between its tiles. Unpacking is too much for that and goes by itself.
+// The tile unit and the vector unit share an execution port: while tiles are in flight, 512-bit arithmetic runs on one port instead of two
+// (measured on Sapphire Rapids, and for about half a microsecond afterwards). So the tile of the next block is computed behind the float
+// step of this one, which then is the only cost.
 #pragma once
 
 #include <immintrin.h>
 
-#include <cstring>
+#include <initializer_list>
 
 #include "common/simd16.h"
 #include "linear/source.h"
@@ -17,7 +17,7 @@
 namespace hw {
 namespace amx {
 
-constexpr int kPairGroups = 2;
+constexpr int64_t panel_bytes(int64_t blocks) { return blocks * (512 + 2 * 128); }
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start = 0, reserved[14] = {};
@@ -25,91 +25,101 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-HW_INLINE void configure() {
+// Tiles 0, 1: sums; 4, 6: input rows; 5, 7: weights, four columns a row.
+HW_INLINE void configure(int columns) {
   TileConfig config;
-  for (int t = 0; t < 8; ++t) config.row_bytes[t] = 64, config.rows[t] = 16;
+  for (int t : {0, 1}) config.row_bytes[t] = 64, config.rows[t] = 16;
+  for (int t : {4, 6}) config.row_bytes[t] = static_cast<uint16_t>(columns), config.rows[t] = 16;
+  for (int t : {5, 7}) config.row_bytes[t] = 64, config.rows[t] = static_cast<uint8_t>(columns / 4);
   __asm__ volatile("ldtilecfg %0" ::"m"(config));  // all of it: gcc's intrinsic names only the first eight bytes
 }
 
-// Stored codes of one span -> bytes of whole codes.
+// One group of 16 output rows: signed codes [blocks][8 quads][16 rows][4 columns], scales and minima float [blocks][halves][16].
 template <int ID>
-HW_INLINE void fill(const Packed<ID>& from, int64_t first, int blocks, int64_t all_blocks, WeightSpan& to) {
-  constexpr int HALVES = Packed<ID>::HALVES;
-  Grid<Packed<ID>> grid;
-  grid.make(from, first, blocks);
-  store(to.scales, grid.scale);
-  const __m512i low_byte = _mm512_set1_epi16(255);
-  for (int b = 0; b < blocks; ++b) {
-    from.ahead(first + b + kSpanBlocks, all_blocks, kPairGroups);
-    WeightSpan::Step& step = to.steps[b / 2];
-    I16x32 times, plus;
-    HW_UNROLL(4)
-    for (int p = 0; p < 4; ++p) {
-      if (p % (4 / HALVES) == 0) grid.words(b * HALVES + p * HALVES / 4, times, plus);
-      U8x64 w[2];
-      from.pair(first + b, p, w[0], w[1]);
-      HW_UNROLL(2)
-      for (int i = 0; i < 2; ++i) {
-        const int row = b % 2 * 8 + 2 * p + i;
-        const __m512i even = mul_add(even_bytes(w[i]), times, plus).v, odd = mul_add(odd_bytes(w[i]), times, plus).v;
-        _mm512_store_si512(step.low[row], _mm512_ternarylogic_epi32(low_byte, even, _mm512_slli_epi16(odd, 8), 0xca));
-        _mm512_store_si512(step.high[row], _mm512_ternarylogic_epi32(low_byte, _mm512_srli_epi16(even, 8), odd, 0xca));
+struct SignedPanel {
+  static constexpr Layout L = kLayouts[ID];
+  static constexpr int HALVES = 32 / L.gran;
+  int8_t* codes = nullptr;
+  float *scales = nullptr, *minima = nullptr;
+
+  SignedPanel(uint8_t* memory, int64_t blocks)
+      : codes(reinterpret_cast<int8_t*>(memory)), scales(reinterpret_cast<float*>(memory + 512 * blocks)), minima(scales + HALVES * kLanes * blocks) {}
+
+  void fill(const uint8_t* group, int64_t blocks) {
+    Packed<ID> from;
+    from.base = group;
+    const __m512i offset = _mm512_set1_epi8(static_cast<char>(L.offset()));  // 128 wraps around to the same difference
+    for (int64_t b = 0; b < blocks; ++b) {
+      from.ahead(b + 8, blocks, 1);
+      HW_UNROLL(4)
+      for (int p = 0; p < 4; ++p) {
+        U8x64 w0, w1;
+        from.pair(b, p, w0, w1);
+        _mm512_storeu_si512(codes + 512 * b + 128 * p, _mm512_sub_epi8(w0.v, offset));
+        _mm512_storeu_si512(codes + 512 * b + 128 * p + 64, _mm512_sub_epi8(w1.v, offset));
+      }
+      for (int half = 0; half < HALVES; ++half) {
+        store(scales + (b * HALVES + half) * kLanes, from.scale(b, half));
+        if constexpr (L.has_min) store(minima + (b * HALVES + half) * kLanes, from.minimum(b, half));
       }
     }
   }
-  if (blocks % 2) {
-    std::memset(to.steps[blocks / 2].high[8], 0, 512);
-    std::memset(to.steps[blocks / 2].low[8], 0, 512);
+};
+
+// The integer dots of step s (a block, or half of one) -> dots[16 input rows][16 output rows].
+template <int WHICH, int HALVES>
+HW_INLINE void multiply(const TileBlock* rows, const int8_t* codes, int64_t s, int32_t* dots) {
+  const int8_t* a = rows[s / HALVES].q[0] + s % HALVES * 16;
+  const int8_t* w = codes + s * (512 / HALVES);
+  if constexpr (WHICH == 0) {
+    _tile_zero(0);
+    _tile_loadd(4, a, 32);
+    _tile_loadd(5, w, 64);
+    _tile_dpbssd(0, 4, 5);
+    _tile_stored(0, dots, 64);
+  } else {
+    _tile_zero(1);
+    _tile_loadd(6, a, 32);
+    _tile_loadd(7, w, 64);
+    _tile_dpbssd(1, 6, 7);
+    _tile_stored(1, dots, 64);
   }
 }
 
-// The integer sums of 16 input rows and two groups: per group high * high, the mixed ones, low * low (twice).
-struct alignas(64) Dots {
-  int32_t of[kPairGroups][3][kTileRows][16];
-};
-
-HW_INLINE void clear_sums() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_zero(4);
-  _tile_zero(5);
+// The float step of step s: ADR 001, 1.
+template <int ID>
+HW_INLINE void accumulate(const TileBlock* rows, const SignedPanel<ID> panel, int64_t s, const int32_t* dots, F32x16 (&sums)[kTileRows]) {
+  constexpr int HALVES = SignedPanel<ID>::HALVES;
+  const TileBlock& block = rows[s / HALVES];
+  const float* sum = block.sums[HALVES == 1 ? 0 : 1 + s % HALVES];
+  const F32x16 scale = load(panel.scales + s * kLanes), minimum = kLayouts[ID].has_min ? load(panel.minima + s * kLanes) : zero16();
+  HW_UNROLL(16)
+  for (int i = 0; i < kTileRows; ++i) {
+    sums[i] = fma(to_float(load_int(dots + i * kLanes)), scale * splat(block.scale[i]), sums[i]);
+    if constexpr (kLayouts[ID].has_min) sums[i] = fma(minimum, splat(sum[i]), sums[i]);
+  }
 }
 
-HW_INLINE void multiply(const TileSpan::Step& a, const WeightSpan::Step& w0, const WeightSpan::Step& w1) {
-  _tile_loadd(6, a.high, 64);
-  _tile_loadd(7, w0.high, 64);
-  _tile_dpbssd(0, 6, 7);
-  _tile_loadd(7, w0.low, 64);
-  _tile_dpbsud(1, 6, 7);
-  _tile_loadd(7, w1.high, 64);
-  _tile_dpbssd(3, 6, 7);
-  _tile_loadd(7, w1.low, 64);
-  _tile_dpbsud(4, 6, 7);
-  _tile_loadd(6, a.twice_low, 64);
-  _tile_dpbsud(5, 6, 7);
-  _tile_loadd(7, w0.low, 64);
-  _tile_dpbsud(2, 6, 7);
-  _tile_loadd(7, w0.high, 64);
-  _tile_dpbssd(1, 6, 7);
-  _tile_loadd(7, w1.high, 64);
-  _tile_dpbssd(4, 6, 7);
-}
-
-HW_INLINE void store_sums(Dots& dots) {
-  _tile_stored(0, dots.of[0][0], 64);
-  _tile_stored(1, dots.of[0][1], 64);
-  _tile_stored(2, dots.of[0][2], 64);
-  _tile_stored(3, dots.of[1][0], 64);
-  _tile_stored(4, dots.of[1][1], 64);
-  _tile_stored(5, dots.of[1][2], 64);
-}
-
-// The whole dots of one input row and one group.
-HW_INLINE I32x16 combine(const Dots& dots, int group, int row) {
-  const auto& of = dots.of[group];
-  return add(add(shift_left<15>(load_int(of[0][row])), shift_left<7>(load_int(of[1][row]))), shift_right_signed<1>(load_int(of[2][row])));
+// 16 input rows x 16 output rows over all columns.
+template <int ID>
+static void tile_product(const TileBlock* rows, const SignedPanel<ID> panel, int64_t blocks, float* out) {
+  constexpr int HALVES = SignedPanel<ID>::HALVES;
+  alignas(64) int32_t dots[2][kTileRows * kLanes];
+  F32x16 sums[kTileRows];  // of this function alone: what a tile store might alias would not stay in registers
+  HW_UNROLL(16)
+  for (int i = 0; i < kTileRows; ++i) sums[i] = zero16();
+  const int64_t steps = blocks * HALVES;
+  multiply<0, HALVES>(rows, panel.codes, 0, dots[0]);
+  int64_t s = 0;
+  for (; s + 2 <= steps; s += 2) {
+    multiply<1, HALVES>(rows, panel.codes, s + 1, dots[1]);
+    accumulate<ID>(rows, panel, s, dots[0], sums);
+    if (s + 2 < steps) multiply<0, HALVES>(rows, panel.codes, s + 2, dots[0]);
+    accumulate<ID>(rows, panel, s + 1, dots[1], sums);
+  }
+  if (s < steps) accumulate<ID>(rows, panel, s, dots[0], sums);
+  HW_UNROLL(16)
+  for (int i = 0; i < kTileRows; ++i) store(out + i * kLanes, sums[i]);
 }
 
 }  // namespace amx

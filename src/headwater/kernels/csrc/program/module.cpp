@@ -79,6 +79,8 @@ void add_op(hw::Program& program, const std::string& kind, const std::vector<std
   op.arrays = arrays;
   op.number = get(attrs, "number", 0.0f);
   op.quantise = get(attrs, "quantise", false);
+  op.fine = get(attrs, "fine", false);
+  program.any_fine = program.any_fine || op.fine;
   op.head_dim = get(attrs, "head_dim", 0);
   op.interleaved = get(attrs, "interleaved", false);
   op.activation = get(attrs, "activation", false);

@@ -55,6 +55,7 @@ struct Op {
   const Weight* weight = nullptr;
   std::vector<FloatArray> arrays;  // weights and biases in the order of the reference's arguments
   float number = 0.0f;             // eps or factor
+  bool fine = false;               // linear: the remainder of the activations counts too
   bool quantise = false;           // a quantised linear reads the output: quantise rows while they are hot
   AttendSpec attend;
   int head_dim = 0;                // rope
@@ -105,6 +106,7 @@ class Program {
   std::vector<nanobind::object> keep;  // Python owners of weights
   int hidden = 0;                      // buffer that run() returns
   int64_t token_floats = 0, read_floats = 0, widest_quant = 0;
+  bool any_fine = false;
   bool timed = false;                                             // whether run() adds to `seconds`
   double seconds[static_cast<size_t>(OpKind::count)] = {};        // wall time by kind of operation since it was last cleared
 

@@ -57,7 +57,14 @@ struct Program::Frame {
     if (b.own) return own + b.segment_offset * chunk + o.start;
     return arena + b.segment_offset * n + first * b.dim + o.start;
   }
-  QuantRows quant_rows(int n, int64_t cols) const { return QuantRows::in(quant, n, cols, n <= kMostDirectRows); }
+  QuantRows quant_rows(int n, int64_t cols, int64_t from = 0) const {
+    QuantRows q;
+    q.meta = reinterpret_cast<BlockMeta*>(quant + from);
+    q.q = reinterpret_cast<int8_t*>(quant + from + n * (cols / 32) * static_cast<int64_t>(sizeof(BlockMeta)));
+    q.cols = cols;
+    return q;
+  }
+  QuantRows rest_rows(int n, int64_t cols) const { return quant_rows(n, cols, (QuantRows::bytes(n, cols) + 63) / 64 * 64); }
 };
 
 int Program::segment_rows(int n_tokens, int threads) {
@@ -78,7 +85,7 @@ void Program::run(ThreadPool& pool, const Run& run, float* hidden_out) {
     std::vector<float>().swap(arena_);  // release before growing: never two arenas at once
     arena_.resize(floats + 32);
   }
-  const int64_t quant_each = QuantRows::bytes(std::max<int64_t>(chunk ? chunk : n, reads), widest_quant) + 128;
+  const int64_t quant_each = QuantRows::bytes(std::max<int64_t>(chunk ? chunk : n, reads), widest_quant) * (any_fine ? 2 : 1) + 128;
   const size_t bytes = static_cast<size_t>(quant_each * (chunk ? threads : 1) + 64);
   if (quant_.size() < bytes) {
     std::vector<uint8_t>().swap(quant_);
@@ -103,7 +110,7 @@ void Program::run_segment(Frame& frame, const Segment& segment) {
   const int64_t own = (own_floats * chunk + 15) / 16 * 16;
   float* own_memory = frame.arena + shared_floats * n + read_floats * frame.run.step.n_reads;
   own_memory = reinterpret_cast<float*>(align64(reinterpret_cast<uint8_t*>(own_memory)));
-  const int64_t quant_each = (QuantRows::bytes(std::max(chunk, frame.run.step.n_reads), widest_quant) + 127) / 64 * 64;
+  const int64_t quant_each = (QuantRows::bytes(std::max(chunk, frame.run.step.n_reads), widest_quant) * (any_fine ? 2 : 1) + 127) / 64 * 64;
   std::vector<std::array<double, static_cast<size_t>(OpKind::count)>> spent(static_cast<size_t>(threads));
   frame.pool.parallel_for((n + chunk - 1) / chunk, [&](int task, int thread) {
     Frame mine = frame;
@@ -235,6 +242,11 @@ void Program::execute(Frame& f, const Op& op) {
           quantise_rows(f.pool, x[0], stride[0], n, job.quant);
           f.quant_buffer = op.inputs[0].buffer;
           f.quant_start = op.inputs[0].start;
+        }
+        if (op.fine) {
+          job.rest = f.rest_rows(n, job.weight.cols);
+          const auto quantise = HW_SELECT(quantise_rest);
+          each_row(f.pool, n, job.weight.cols, [&](int r) { quantise(x[0] + r * stride[0], job.quant, job.rest, r); });
         }
       }
       return linear(f.pool, job);
