@@ -168,6 +168,6 @@ def test_a_step_that_raises_fails_its_rows_and_the_engine_goes_on() -> None:
         with pytest.raises(Exception, match="the step failed"):
             await collect(front, GenerateRequest(PROMPT))
         runner.forward.hidden = hidden
-        return (await collect(front, GenerateRequest(PROMPT, SamplingParams(max_tokens=3))))[0]["ids"]
+        return (await collect(front, GenerateRequest(PROMPT, SamplingParams(max_tokens=3, ignore_eos=True))))[0]["ids"]
 
     assert len(with_front(work)) == 3

@@ -27,7 +27,9 @@ from headwater.serve.settings import ServeSettings
 log = logging.getLogger("headwater.serve")
 console = Console(stderr=True, highlight=False)
 DRAIN_SLACK = 5                                                     # seconds for ended streams to reach their clients
-M_ARENA_MAX = -8                                                    # of malloc.h
+M_ARENA_MAX, M_MMAP_THRESHOLD = -8, -3                              # of malloc.h
+OWN_PAGES = 64 << 10                                                # bytes from which a buffer has pages of its own, gone when it is
+TRIM_SECONDS = 10.0
 MOST_FILES = 65_536                                                 # open files, so connections, of the front
 # seconds that an idle connection stays: longer than clients (5 s) and proxies (60 s) keep theirs, or they would send into one that is closing
 KEEP_ALIVE = 65
@@ -101,9 +103,20 @@ def allow_connections() -> None:
 
 def one_heap() -> None:
     """One C heap for all threads, as the engine has: of several, each keeps what once went through its thread. Before the first other thread."""
-    if "MALLOC_ARENA_MAX" not in os.environ:
-        with contextlib.suppress(OSError, AttributeError, TypeError):        # a C library without it
+    with contextlib.suppress(OSError, AttributeError, TypeError):            # a C library without it
+        if "MALLOC_ARENA_MAX" not in os.environ:
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+        if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
+            ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, OWN_PAGES)
+
+
+async def give_back() -> None:
+    """Free pages between live objects go back to the system every few seconds: a heap that is cut up by days of requests would keep its peaks."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        trim = ctypes.CDLL(None).malloc_trim
+        while True:
+            await asyncio.sleep(TRIM_SECONDS)
+            await asyncio.to_thread(trim, 0)
 
 
 def warn_if_slow() -> None:
@@ -156,7 +169,9 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         log.info("ready", extra={"fields": facts})
     else:
         console.print(f"[bold]{front.model_info.name}[/], context {front.model_info.context:,}, ready after {seconds:.2f} s at {url}")
+    trimming = asyncio.create_task(give_back())
     try:
         await server.serve(sockets=[sock])
     finally:
+        trimming.cancel()
         await front.close()
