@@ -191,8 +191,8 @@ def soak(b: Bench) -> list[str]:
 
 
 def soak_real(b: Bench) -> list[str]:
-    """1,000 mixed requests on a real model: memory stays flat once the cache is full (400 requests), and within the plan."""
-    return [sys.executable, str(HERE / "soak.py"), "--model", b.catalog_model("smollm2-135m-instruct"), "--requests", "1000", "--warm", "400"]
+    """1,000 mixed requests on a real model: memory stays flat once the cache is full (300 requests), and within the plan."""
+    return [sys.executable, str(HERE / "soak.py"), "--model", b.catalog_model("smollm2-135m-instruct"), "--requests", "1000", "--warm", "300"]
 
 
 def wheel(b: Bench) -> list[str]:

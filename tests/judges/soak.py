@@ -63,7 +63,7 @@ def request(rng: random.Random, model: str, kind: int | None = None) -> tuple[st
     if kind == 9:
         return "/v1/messages", chat, "whole"
     if kind == 10:
-        return "/api/chat", {**chat, "stream": True}, "stream"
+        return "/api/chat", {**chat, "stream": True, "options": {"num_predict": chat["max_tokens"]}}, "stream"
     if kind == 11:
         return "/v1/embeddings", {"input": [text, text[:20]], "model": model}, "whole"
     if kind == 12:
