@@ -1,17 +1,15 @@
 """Every lossy resident of the room `attend`: an answer depends on its tokens only, and what it wrote never serves anybody else."""
 
+from functools import partial
 from pathlib import Path
 
+import attend_answers as answers
 import numpy as np
 import pytest
 
 from headwater.core.errors import UserInputError
-from headwater.core.params import SamplingParams
 from headwater.core.registry import build, residents
-from headwater.engine.expand import GenerateRequest
-from headwater.kernels import native
 from headwater.kernels.pattern import PatternSpec
-from headwater.llm import LLM
 
 pytestmark = pytest.mark.slow
 
@@ -30,30 +28,11 @@ FULL = {"window": "window:window=4096", "quest": "quest:retrieve=1,segment=256,l
 PROMPT, NEW = 534, 12                      # the second segment is complete at 512, and selected from 527 on
 
 
-@pytest.fixture(scope="module")
-def models(smollm2: Path):
-    """attend spec -> LLM, made once."""
-    if not native.available():
-        pytest.skip("the numpy reference is too slow for this")
-    made: dict[tuple, LLM] = {}
-
-    def get(attend: str, **fields) -> LLM:
-        key = (attend, *fields.items())
-        if key not in made:
-            made[key] = LLM(smollm2, attend=attend, context=1024, **({"kv_memory": "96M"} | fields))
-        return made[key]
-
-    return get
-
-
 def prompt(seed: int, n: int = PROMPT) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, 49152, n).astype(np.int32)
+    return answers.prompt(seed, n)
 
 
-def drawn(llm: LLM, ids, seed: int = 0, new: int = NEW, **more) -> list[tuple[int, float]]:
-    """Tokens and their log-probabilities: equal only where the logits are the same bits."""
-    params = SamplingParams(max_tokens=new, temperature=0.9, seed=seed, logprobs=0, ignore_eos=True)
-    return [(e.token, e.logprob) for e in llm._offline.run([GenerateRequest(ids, params, **more)])[0].choices[0].logprobs]
+drawn = partial(answers.drawn, new=NEW)
 
 
 def test_every_lossy_resident_is_tested_here() -> None:
@@ -77,31 +56,17 @@ def test_at_full_budget_answers_are_the_dense_ones(models, name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_cold_and_warm_answers_are_the_same_also_for_the_next_turn(models, name: str) -> None:
-    llm, ids = models(ALL[name]), prompt(3)
-    turn = drawn(llm, ids, new=40, cache_salt="warm")
-    assert drawn(llm, ids, new=40, cache_salt="warm") == turn
-    following = np.concatenate([ids, [t for t, _ in turn], prompt(4, 9)]).astype(np.int32)
-    assert drawn(llm, following, cache_salt="warm") == drawn(llm, following, cache_salt="cold")
+    answers.assert_warm_is_cold(models(ALL[name]), prompt(3), NEW)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_what_a_selective_query_wrote_serves_nobody(models, name: str) -> None:
-    llm, ids = models(SMALL[name]), prompt(5)
-    turn = drawn(llm, ids, new=40, cache_salt="own")
-    following = np.concatenate([ids, [t for t, _ in turn], [1, 2, 3]]).astype(np.int32)
-    answer = llm._offline.run([GenerateRequest(following, SamplingParams(max_tokens=1), cache_salt="own")])[0]
-    assert PROMPT - 16 <= answer.usage.cached <= PROMPT
+    answers.assert_generated_serves_nobody(models(SMALL[name]), prompt(5))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_forked_anywhere_is_linear(models, name: str) -> None:
-    llm, ids = models(ALL[name]), prompt(6)
-    linear = drawn(llm, ids, cache_salt="linear")
-    for cut in (100, 256, 511, 513, 530):
-        trunk = np.concatenate([ids[:cut], prompt(cut, 30)])
-        held = llm._offline.hold(trunk)
-        assert drawn(llm, ids, parent=held, parent_pos=cut) == linear, cut
-        llm._offline.release(held)
+    answers.assert_forked_is_linear(models(ALL[name]), prompt(6), (100, 256, 511, 513, 530), NEW)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -111,15 +76,7 @@ def test_chunked_is_whole(models, name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_preempted_and_crowded_is_undisturbed(models, smollm2: Path, name: str) -> None:
-    prompts = [prompt(20 + i, int(n)) for i, n in enumerate(np.random.default_rng(8).integers(520, 545, 3))]
-    alone = [drawn(models(ALL[name]), p, i, 60, cache_salt="alone") for i, p in enumerate(prompts)]
-    per_token = models(ALL[name]).engine.executor.caps().spec.bytes_per_token
-    small = LLM(smollm2, attend=ALL[name], kv_memory=71 * 16 * per_token, context=640)
-    params = [SamplingParams(max_tokens=60, temperature=0.9, seed=i, logprobs=0, ignore_eos=True) for i in range(3)]
-    answers = small._offline.run([GenerateRequest(p, s) for p, s in zip(prompts, params, strict=True)])
-    assert [[(e.token, e.logprob) for e in a.choices[0].logprobs] for a in answers] == alone
-    assert small.engine.scheduler.counters.preempted > 0
-    assert small.engine.scheduler.check(full=True) == []
+    answers.assert_crowded_is_undisturbed(models(ALL[name]), smollm2, ALL[name], (520, 545), 71)
 
 
 @pytest.mark.parametrize("name", ALL)
