@@ -1,6 +1,7 @@
-"""One server an address: the second is told so, whether the first listens already or began to while the second loaded."""
+"""One server an address: the second is told so, whether the first listens already or began to while the second loaded. Answers leave at once."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -24,3 +25,20 @@ def test_a_server_that_was_ready_first_is_named_too() -> None:
             first.listen()
             with pytest.raises(UserInputError, match="is another server running there"):
                 asyncio.run(_serve(EngineSpec(model="echo"), ServeSettings(port=port), second))
+
+
+def test_an_accepted_connection_does_not_wait_for_the_acknowledgement_of_its_last_packet() -> None:
+    """An answer goes out as head and body: with Nagle's delay on, the second waits 40 ms for a client that delays its acknowledgements."""
+    async def options() -> int:
+        accepted = asyncio.get_running_loop().create_future()
+        with listen("127.0.0.1", 0) as sock:
+            server = await asyncio.start_server(lambda _, writer: accepted.set_result(writer), sock=sock)
+            async with server:
+                _, ours = await asyncio.open_connection(*sock.getsockname())
+                theirs = await accepted
+                found = theirs.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                ours.close()
+                theirs.close()
+        return found
+
+    assert asyncio.run(options())

@@ -1,7 +1,6 @@
 """A real server on loopback, driven by unmodified clients. `echo` needs no weights and makes every wire test fast."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import uvicorn
 
 from headwater.engine.build import EngineSpec, build_front
 from headwater.serve.app import create_app
+from headwater.serve.run import listen
 from headwater.serve.settings import ServeSettings
 
 
@@ -31,8 +31,7 @@ class Running:
 
 def start(spec: EngineSpec, settings: ServeSettings | None = None, **options: object) -> Running:
     """options: of uvicorn."""
-    sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
+    sock = listen("127.0.0.1", 0)
     ready, box = threading.Event(), {}
 
     def body() -> None:

@@ -49,7 +49,7 @@ class Uvicorn(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket. Raises UserInputError when the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    s = socket.socket(family, socket.SOCK_STREAM)
+    s = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)   # named: asyncio turns Nagle's delay off only where it is
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         s.bind((host, port))
