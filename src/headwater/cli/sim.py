@@ -265,7 +265,7 @@ def overhead(rows: str = typer.Option("1,8,32,64,128,256", "--rows", help="Row c
 def truth(
     trace: Path = TRACE,
     model: str = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder, hf:ORG/REPO or echo."),
-    limit: int = typer.Option(60, "--limit", min=10, help="Requests of the trace."),
+    limit: int = typer.Option(150, "--limit", min=10, help="Requests of the trace."),
     start: float = typer.Option(0.0, "--start", min=0.0, help="Second of the trace to begin at."),
     scale: float = typer.Option(8.0, "--scale", min=1.0, help="Divide all lengths by this."),
     loads: str = typer.Option("0.3,0.6,0.9", "--loads", help="Shares of the measured capacity."),

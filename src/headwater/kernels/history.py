@@ -10,7 +10,7 @@ from headwater.kernels import native
 
 ANCHOR = 3                        # shortest match in tokens
 LONGEST = 64                      # longest match that counts
-LINKS = 64                        # newest occurrences of the anchor that are looked at
+LINKS = 32                        # newest occurrences of the anchor that are looked at
 
 
 class TokenHistory:

@@ -15,7 +15,8 @@ class Lookup:
 
         self.version = llama_cpp.__version__
         guesses = LlamaPromptLookupDecoding(num_pred_tokens=int(draft)) if int(draft) else None
-        self.llama = llama_cpp.Llama(path, n_ctx=4096, n_threads=2, n_threads_batch=2, draft_model=guesses, verbose=False)
+        # logits_all: without it the library keeps scores of one batch only, and its drafts end in a broadcast error
+        self.llama = llama_cpp.Llama(path, n_ctx=4096, n_threads=2, n_threads_batch=2, draft_model=guesses, logits_all=bool(guesses), verbose=False)
 
     def copy(self, ids, tokens):
         """Seconds from the first token to the last of `tokens`."""

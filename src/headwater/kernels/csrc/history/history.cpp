@@ -17,8 +17,7 @@ int64_t power_of_two(int64_t n) {
 History::History(int64_t capacity) {
   const int64_t size = power_of_two(capacity);
   mask_ = size - 1;
-  tokens_.assign(size, -1);
-  back_.assign(size, 0);
+  ring_.assign(size, Entry{});
   const int64_t heads = std::max<int64_t>(size / 4, 64);
   head_.assign(heads, -1);
   head_mask_ = static_cast<uint32_t>(heads - 1);
@@ -41,12 +40,12 @@ void History::begin() {
 void History::extend(const int32_t* ids, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t p = end_++;
-    tokens_[p & mask_] = ids[i];
-    back_[p & mask_] = 0;
+    Entry& entry = ring_[p & mask_];
+    entry = {ids[i], 0};
     first_ = std::max(first_, end_ - (mask_ + 1));
     if (end_ - start_ < kAnchor || ids[i] < 0) continue;
     int64_t& head = head_[hash(at(p - 2), at(p - 1), at(p)) & head_mask_];
-    if (head >= first_) back_[p & mask_] = static_cast<int32_t>(std::min<int64_t>(p - head, INT32_MAX));
+    if (head >= first_) entry.back = static_cast<int32_t>(std::min<int64_t>(p - head, INT32_MAX));
     head = p;
   }
   start_ = std::max(start_, first_);
@@ -63,7 +62,7 @@ void History::each_match(const int32_t* tail, int n, F&& f) const {
       ++seen;
       if (p + 1 < end_ && at(p + 1) >= 0) f(p + 1, match);
     }
-    const int32_t step = back_[p & mask_];
+    const int32_t step = ring_[p & mask_].back;
     if (!step) break;
     p -= step;
   }
@@ -99,7 +98,7 @@ void History::copy(const Found& found, int32_t* out) const {
 }
 
 int64_t History::bytes() const {
-  return static_cast<int64_t>(tokens_.size()) * 4 + static_cast<int64_t>(back_.size()) * 4 + static_cast<int64_t>(head_.size()) * 8;
+  return static_cast<int64_t>(ring_.size() * sizeof(Entry) + head_.size() * sizeof(int64_t));
 }
 
 }  // namespace hw

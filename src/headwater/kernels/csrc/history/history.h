@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/pages.h"
+
 namespace hw {
 
 // 12 bytes a token and 4 for its share of the bucket heads. Positions are 64-bit and never reused; a chain link older than the ring is dead.
@@ -11,7 +13,7 @@ class History {
  public:
   static constexpr int kAnchor = 3;       // shortest match
   static constexpr int kLongest = 64;     // longest match that counts
-  static constexpr int kLinks = 64;       // newest occurrences looked at
+  static constexpr int kLinks = 32;       // newest occurrences looked at
 
   explicit History(int64_t capacity);
 
@@ -33,16 +35,20 @@ class History {
   int64_t bytes() const;
 
  private:
-  int32_t at(int64_t position) const { return tokens_[position & mask_]; }
+  struct Entry {
+    int32_t token = -1;                                      // -1 between sequences
+    int32_t back = 0;                                        // distance to the previous position with the same anchor, 0 = none
+  };                                                         // side by side: a link of the chain costs one cache miss
+
+  int32_t at(int64_t position) const { return ring_[position & mask_].token; }
   static uint32_t hash(int32_t a, int32_t b, int32_t c);
   template <class F>
   void each_match(const int32_t* tail, int n, F&& f) const;  // f(position behind the match, tokens that agree), newest first
   int following(int64_t position, int most) const;           // tokens of the same sequence from `position` on, at most `most`
 
   int64_t mask_, first_ = 0, end_ = 0, start_ = 0;           // ring [first_, end_); start_: first position of the newest sequence
-  std::vector<int32_t> tokens_;                              // -1 between sequences
-  std::vector<int32_t> back_;                                // distance to the previous position with the same anchor, 0 = none
-  std::vector<int64_t> head_;                                // newest position behind an anchor of this hash, -1 = none
+  std::vector<Entry, PageAllocator<Entry>> ring_;            // 8 bytes a token
+  std::vector<int64_t, PageAllocator<int64_t>> head_;      // newest position behind an anchor, by hash; -1 = none
   uint32_t head_mask_;
 };
 

@@ -1,10 +1,10 @@
 #include "weights/memory.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <mutex>
 #include <new>
+
+#include "common/pages.h"
 
 namespace hw {
 
@@ -12,7 +12,7 @@ struct Slab {
   uint8_t* base = nullptr;
   size_t size = 0, used = 0;
   ~Slab() {
-    if (base) munmap(base, size);
+    if (base) unmap_pages(base, size);
   }
 };
 
@@ -24,12 +24,7 @@ std::weak_ptr<Slab> g_current;
 
 std::shared_ptr<Slab> map_slab(size_t size) {
   auto slab = std::make_shared<Slab>();
-  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-  madvise(p, size, MADV_HUGEPAGE);  // a wish: without huge pages everything works, with more TLB misses
-#endif
-  slab->base = static_cast<uint8_t*>(p);
+  slab->base = static_cast<uint8_t*>(map_pages(size));
   slab->size = size;
   return slab;
 }
