@@ -219,7 +219,13 @@ class LLM:
 
     def close(self) -> None:
         """Free the model's memory."""
-        self._offline.engine.close()
+        self._offline.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     # -- inside --------------------------------------------------------------------------------------------------------------------------
 

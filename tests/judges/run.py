@@ -206,9 +206,14 @@ def wheel(b: Bench) -> list[str]:
     return [sys.executable, str(HERE / "wheel.py"), *map(str, folder.glob("*.whl"))]
 
 
+def emulator(b: Bench) -> list[str]:
+    """Other processors under qemu-user: the same bits from the plainest kernels and from AVX2."""
+    return [sys.executable, str(HERE / "emulator.py"), "--model", b.catalog_model("smollm2-135m-instruct")]
+
+
 JUDGES: dict[str, Callable[[Bench], list[str]]] = {
     "small-models": small_models, "divergence": divergence, "embeddings": embeddings, "tokenizers": tokenizers, "templates": templates,
-    "page": page, "trouble": trouble, "soak": soak, "soak-real": soak_real, "wheel": wheel,
+    "page": page, "trouble": trouble, "soak": soak, "soak-real": soak_real, "wheel": wheel, "emulator": emulator,
     "schema-fuzz": schema_fuzz, "body-fuzz": body_fuzz,
     "quality": quality,
     **{f"client-{name}": client(name) for name in CLIENTS},

@@ -33,6 +33,21 @@ def test_a_request_output_has_the_fields_of_vllm(llm: LLM) -> None:
     assert [ord("e") in out.prompt_logprobs[1], len(out.prompt_logprobs)] == [True, 5]
 
 
+def test_memory_that_is_no_whole_number_of_bytes_is_refused_in_one_line() -> None:
+    with pytest.raises(UserInputError, match="kv_memory"):
+        LLM("echo", kv_memory=1.5)
+
+
+def test_leaving_its_block_closes_it() -> None:
+    with LLM("echo") as llm:
+        state = llm.state("abc")
+    with pytest.raises(UserInputError, match="closed"):
+        llm.generate("abc", GREEDY)
+    with pytest.raises(UserInputError, match="closed"):
+        state.extend("d")
+    state.close()
+
+
 def test_a_seeded_llm_repeats_itself() -> None:
     params = SamplingParams(max_tokens=10, temperature=1.0, ignore_eos=True)
     assert LLM("echo", seed=4).generate("x", params)[0].outputs[0] == LLM("echo", seed=4).generate("x", params)[0].outputs[0]

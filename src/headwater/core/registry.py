@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from headwater.core.errors import UserInputError
 
 T = TypeVar("T", bound=type)
+V = TypeVar("V")
 _ROOMS: dict[str, dict[str, type]] = {}
 
 
@@ -55,6 +56,13 @@ def build(room: str, spec: str) -> Any:
     else:
         raise UserInputError(f"--{room} {spec}: no resident '{name}'; known: {', '.join(known)}", field=room)
     return cls(**_parse_fields(room, cls, args))
+
+
+def require(room: str, name: str, value: V, right: bool, wanted: str) -> V:
+    """The value of a resident's parameter. Raises UserInputError naming room, parameter, value and what is wanted unless it is right."""
+    if not right:
+        raise UserInputError(f"--{room}: {name}={f'{value:g}' if isinstance(value, float) else value}: {wanted} would be right", field=room)
+    return value
 
 
 def _parse_fields(room: str, cls: type, args: str) -> dict[str, Any]:

@@ -20,7 +20,8 @@ def parse_bytes(text: str | int, field: str) -> int:
     """`4G`, `512MiB`, `2e9` or a number of bytes -> bytes. Raises UserInputError."""
     if isinstance(text, int):
         return text
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*", text, re.IGNORECASE)
+    size = r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*"
+    found = re.fullmatch(size, text, re.IGNORECASE) if isinstance(text, str) else None
     if found is None:
         raise UserInputError(f"{field}: '{text}' is not a size; right would be 4G, 512MiB or a number of bytes", field)
     return int(float(found[1]) * UNITS[found[2].lower()])

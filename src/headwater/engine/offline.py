@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.events import Arrive, Cancel, MaskReady, Release
 from headwater.core.params import SamplingParams
 from headwater.core.request import FinishReason, Output, ReadResult, Request, TokenLogprobs
@@ -78,12 +79,20 @@ class Offline:
         self.engine = engine
         self.text = text
         self._running: dict[str, _Running] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Free the model's memory; what is asked from now on is refused."""
+        self._closed = True
+        self.engine.close()
 
     def run(self, wants: Sequence[GenerateRequest], on_delta: Callable[[int, Delta], None] | None = None) -> list[Answer]:
         """Answers in the order of `wants`. on_delta gets (index of the request, delta) as they come.
 
-        Raises the first request's error after cancelling the others; KeyboardInterrupt cancels all and passes on.
+        Raises UserInputError once closed, and the first request's error after cancelling the others; KeyboardInterrupt cancels all and passes on.
         """
+        if self._closed:
+            raise UserInputError("LLM: is closed", "model")
         caps = self.engine.executor.caps()
         now, text = self.engine.clock.now(), self.text
         expanded = [expand(g, caps.context, caps.vocabulary, text.stop_ids, now, generates=text.generates) for g in wants]
@@ -144,6 +153,8 @@ class Offline:
 
     def release(self, request_id: str) -> None:
         """A held request is no longer needed."""
+        if self._closed:
+            return
         self.engine.post(Release(request_id))
         if not self._running:
             while self.engine.run_once() is not None:

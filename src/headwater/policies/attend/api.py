@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from headwater.core.registry import require
 from headwater.kernels.pattern import PatternSpec
 from headwater.kernels.select import SelectSpec
 
@@ -20,21 +21,18 @@ class AttendPolicy(Protocol):
 
 def share(name: str, value: float) -> float:
     """A share of clusters or pages. Raises UserInputError unless 0 ≤ value ≤ 1."""
-    from headwater.core.errors import UserInputError
-
-    if not 0 <= value <= 1:
-        raise UserInputError(f"--attend: {name}={value:g}: a share between 0 and 1", field="attend")
-    return value
+    return require("attend", name, value, 0 <= value <= 1, "a share between 0 and 1")
 
 
 def positions(name: str, value: int, least: int = 0, most: int = 1 << 24, multiple: int = 1) -> int:
     """A number of positions. Raises UserInputError naming the bounds."""
-    from headwater.core.errors import UserInputError
+    of = f"a multiple of {multiple} " if multiple > 1 else ""
+    return require("attend", name, value, least <= value <= most and value % multiple == 0, f"{of}between {least:,} and {most:,}")
 
-    if not least <= value <= most or value % multiple:
-        of = f"a multiple of {multiple} " if multiple > 1 else ""
-        raise UserInputError(f"--attend: {name}={value}: {of}between {least:,} and {most:,}", field="attend")
-    return value
+
+def number(name: str, value: float) -> float:
+    """A finite number of at least 0. Raises UserInputError otherwise."""
+    return require("attend", name, value, 0 <= value < float("inf"), "a finite number of at least 0")
 
 
 def frame(tile: int, block: int, queries: int, sinks: int, local: int, dense_layers: int, whole_prompt: bool = False) -> dict[str, Any]:
@@ -42,24 +40,12 @@ def frame(tile: int, block: int, queries: int, sinks: int, local: int, dense_lay
 
     Raises UserInputError naming the parameter and its bounds.
     """
-    from headwater.core.errors import UserInputError
-
     positions("tile", tile, 256, 4096, 256)
     positions("queries", queries, 1, min(64, tile // 16))
     positions("block", block, 16, 256, 16)
     rows = max(block, 64)
-    if tile % rows:
-        raise UserInputError(f"--attend: block={block}: must divide tile={tile}", field="attend")
+    require("attend", "block", block, tile % rows == 0, f"a divisor of tile={tile}")
     return {
         "tile": tile, "block": block, "rows": rows, "queries": 128 if whole_prompt else queries, "sinks": positions("sinks", sinks),
         "local": positions("local", local), "dense_layers": positions("dense_layers", dense_layers), "whole": whole_prompt,
     }
-
-
-def number(name: str, value: float) -> float:
-    """A finite number of at least 0. Raises UserInputError otherwise."""
-    from headwater.core.errors import UserInputError
-
-    if not 0 <= value < float("inf"):
-        raise UserInputError(f"--attend: {name}={value:g}: a number of at least 0", field="attend")
-    return value

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.kernels.select import BLASST, SelectSpec
 from headwater.policies.attend.api import positions
 
@@ -24,6 +23,5 @@ class Blasst:
     dense_layers: int = 0
 
     def selection(self) -> SelectSpec | None:
-        if not 0 < self.threshold < 1:
-            raise UserInputError(f"--attend: threshold={self.threshold:g}: must lie between 0 and 1", field="attend")
+        require("attend", "threshold", self.threshold, 0 < self.threshold < 1, "a number above 0 and below 1")
         return SelectSpec(BLASST, 0, 1, dense_layers=positions("dense_layers", self.dense_layers), threshold=self.threshold)

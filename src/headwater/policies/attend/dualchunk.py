@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.kernels.select import DUAL_CHUNK, SelectSpec
 from headwater.policies.attend.api import positions
 
@@ -25,6 +24,5 @@ class DualChunk:
 
     def selection(self) -> SelectSpec | None:
         trained, chunk = positions("trained", self.trained, 257), positions("chunk", self.chunk, 256, 1 << 15, 256)
-        if chunk >= trained:
-            raise UserInputError(f"--attend: chunk={chunk}: must be less than trained={trained}", field="attend")
+        require("attend", "chunk", chunk, chunk < trained, f"less than trained={trained}")
         return SelectSpec(DUAL_CHUNK, 0, 1, chunk, trained=trained)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.kernels.select import TREE, SelectSpec
 from headwater.policies.attend.api import positions, share
 
@@ -33,8 +32,7 @@ class Tree:
 
     def selection(self) -> SelectSpec | None:
         segment = positions("segment", self.segment, 256, 4096, 256)
-        if self.fanout not in (2, 4, 8, 16):
-            raise UserInputError(f"--attend: fanout={self.fanout}: 2, 4, 8 or 16", field="attend")
+        require("attend", "fanout", self.fanout, self.fanout in (2, 4, 8, 16), "2, 4, 8 or 16")
         return SelectSpec(
             TREE, positions("sinks", self.sinks, 0, segment // 2), positions("local", self.local, 1), segment, iterations=0,
             dense_layers=positions("dense_layers", self.dense_layers), retrieve=share("retrieve", self.retrieve), fanout=self.fanout,

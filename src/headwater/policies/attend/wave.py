@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.kernels.select import WAVE, SelectSpec
-from headwater.policies.attend.api import positions, share
+from headwater.policies.attend.api import number, positions, share
 
 
 @register("attend", "wave")
@@ -34,12 +33,11 @@ class Wave:
 
     def selection(self) -> SelectSpec | None:
         segment = positions("segment", self.segment, 256, 4096, 256)
-        if self.centroid < 1 or segment % self.centroid or not 16 <= segment // self.centroid <= 256 or segment // self.centroid % 16:
-            raise UserInputError(f"--attend: centroid={self.centroid}: segment / centroid must be 16, 32, … 256", field="attend")
-        if self.second < 0:
-            raise UserInputError(f"--attend: second={self.second:g}: must not be negative", field="attend")
+        clusters = segment / max(self.centroid, 1)
+        require("attend", "centroid", self.centroid, 16 <= clusters <= 256 and clusters % 16 == 0 and self.centroid > 0,
+                "segment / centroid of 16, 32, … 256")
         return SelectSpec(
             WAVE, positions("sinks", self.sinks, 0, segment // 2), positions("local", self.local, 1), segment, self.centroid,
             positions("iterations", self.iterations, 1, 100), positions("dense_layers", self.dense_layers), share("retrieve", self.retrieve),
-            share("estimate", self.estimate), self.second,
+            share("estimate", self.estimate), number("second", self.second),
         )

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.policies.evict.api import BlockColumns
 
 
@@ -25,8 +24,7 @@ class LeastFrequentlyUsed:
     uses_wanted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.half_life < math.inf:
-            raise UserInputError(f"--evict: half_life={self.half_life:g}: seconds above 0 would be right", field="evict")
+        require("evict", "half_life", self.half_life, 0 < self.half_life < math.inf, "seconds above 0")
 
     def score(self, blocks: BlockColumns, idx: np.ndarray, now: float) -> np.ndarray:
         """Return float64[len(idx)], in log2 so that very old blocks still differ; the lowest score leaves first."""

@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.policies.evict.api import BlockColumns
 
 
@@ -24,8 +23,7 @@ class SegmentedLRU:
     uses_wanted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.protected <= 1:
-            raise UserInputError(f"--evict: protected={self.protected:g}: a share between 0 and 1 would be right", field="evict")
+        require("evict", "protected", self.protected, 0 <= self.protected <= 1, "a share between 0 and 1")
 
     def score(self, blocks: BlockColumns, idx: np.ndarray, now: float) -> np.ndarray:
         """Return float64[len(idx)]; the lowest score leaves first."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from headwater.core.errors import UserInputError
+from headwater.core.registry import require
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,9 @@ class SchedPolicy:
 
     def __post_init__(self) -> None:
         for name, least in (("tokens", 1), ("rows", 1), ("queue", 0)):
-            if getattr(self, name) < least:
-                raise UserInputError(f"--sched: {name}={getattr(self, name)}: at least {least} would be right", field="sched")
+            require("sched", name, getattr(self, name), getattr(self, name) >= least, f"at least {least}")
         for name in ("seconds", "idle_seconds"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UserInputError(f"--sched: {name}={getattr(self, name):g}: a finite number above 0 would be right", field="sched")
+            require("sched", name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number above 0")
 
     def admit(self, request: RequestView, load: LoadView, now: float) -> Admit:
         """Take the request into the queue, or refuse it by load."""

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.core.errors import UserInputError
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.policies.sched.api import RowsView, SchedPolicy
 
 
@@ -29,8 +28,8 @@ class Fair(SchedPolicy):
     def __post_init__(self) -> None:
         SchedPolicy.__post_init__(self)
         for name in ("prompt_weight", "new_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserInputError(f"--sched: {name}={getattr(self, name):g}: a finite number of at least 0 would be right", field="sched")
+            value = getattr(self, name)
+            require("sched", name, value, 0 <= value < math.inf, "a finite number of at least 0")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         owners = np.unique(rows.owner)
