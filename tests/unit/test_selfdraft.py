@@ -16,6 +16,7 @@ from headwater.engine.offline import Answer, Offline
 from headwater.policies.draft.selfdraft import SelfDraft
 from headwater.sched.guess import Guesser
 from headwater.sched.scheduler import Scheduler
+from headwater.sched.selfdraft import PROBE_EVERY, TRIAL
 from headwater.worker.exec.echo import EchoForward
 from headwater.worker.exec.inline import InlineExecutor
 from headwater.worker.runner import Runner
@@ -66,15 +67,29 @@ class Thinker(EchoForward):
                 blocks[target] = blocks[source]
 
 
-def ask(draft: str, count: int = 1, **kind) -> tuple[Offline, list[Answer]]:
+class Fickle(Thinker):
+    """Every length of thought has an answer of its own: no draft ever holds."""
+
+    def _next(self, tokens: list[int]) -> int:
+        if END not in tokens:
+            return super()._next(tokens)
+        k, thought = len(tokens) - tokens.index(END), tokens.index(END) - tokens.index(OPEN)
+        return 33 + (31 * k * k + 17 * k * thought + 101 * thought) % 61 if k < len(ANSWER) else 256
+
+
+def engine_with(draft: str, thinker: type[Thinker] = Thinker, **kind) -> Offline:
     text = load_text(EngineSpec("echo"))
     drafter = build_drafter(draft)
     if isinstance(drafter, SelfDraft):
         drafter.mark((OPEN,), (END,))
-    executor = InlineExecutor(Runner(Thinker(**kind)))
+    executor = InlineExecutor(Runner(thinker(**kind)))
     scheduler = Scheduler(executor.caps(), registry.build("sched", "fcfs"), registry.build("evict", "slru"),
                           guess=None if drafter is None else Guesser(drafter))
-    offline = Offline(Engine(scheduler, executor), text)
+    return Offline(Engine(scheduler, executor), text)
+
+
+def ask(draft: str, count: int = 1, **kind) -> tuple[Offline, list[Answer]]:
+    offline = engine_with(draft, **kind)
     prompts = [list(f"question {i} of several".encode()) for i in range(count)]
     return offline, offline.run([GenerateRequest(p, SamplingParams(temperature=0.8, seed=3, max_tokens=400)) for p in prompts])
 
@@ -131,3 +146,24 @@ def test_a_fork_takes_no_seat_while_somebody_waits() -> None:
 def test_two_drafters_that_fork_are_one_too_many() -> None:
     with pytest.raises(UserInputError, match="at most one"):
         build_drafter("selfdraft+selfdraft:budget=9")
+
+
+def one_after_another(draft: str, thinker: type[Thinker], count: int) -> tuple[list[list[int]], int]:
+    """Answers, and how many tokens forks have drawn for them."""
+    offline = engine_with(draft, thinker)
+    params = SamplingParams(temperature=0.8, seed=3, max_tokens=200)
+    said = [offline.run([GenerateRequest(list(f"question {i}".encode()), params)])[0].choices[0].token_ids for i in range(count)]
+    assert offline.engine.scheduler.selfdrafts is not None
+    return said, offline.engine.scheduler.selfdrafts.drawn
+
+
+def test_forks_become_rare_where_drafts_never_hold() -> None:
+    guarded, drawn = one_after_another("selfdraft:budget=12", Fickle, 32)
+    free, all_drawn = one_after_another("selfdraft:budget=12,guarded=off", Fickle, 32)
+    assert guarded == free
+    assert drawn * 32 == all_drawn * (TRIAL + 32 // PROBE_EVERY)    # each fork draws the same
+
+
+def test_forks_go_on_where_drafts_hold() -> None:
+    _, drawn = one_after_another("selfdraft:budget=12", Thinker, 32)
+    assert drawn == one_after_another("selfdraft:budget=12,guarded=off", Thinker, 32)[1]

@@ -58,7 +58,7 @@ class Plan:
 
 def arms(plan: Plan) -> dict[str, str]:
     """The arms of the SSR study, each a `--draft`; the order of two drafters decides ties."""
-    ssr = f"selfdraft:budget={plan.draft_at},most={plan.answer}"
+    ssr = f"selfdraft:guarded=off,budget={plan.draft_at},most={plan.answer}"          # or an arm would leave out what it is there to measure
     return {
         "A plain": "none", "B lookup": "ngram", "C lookup+suffix": "suffix+ngram", "D ssr prefix": f"{ssr},suffix=false",
         "E ssr suffix": f"{ssr},prefix=false", "F ssr both": ssr,

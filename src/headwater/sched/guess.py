@@ -50,6 +50,7 @@ class Guesser:
         self.cost = cost
         self.rows: Rows | None = None
         self.counts = DraftCounts()
+        self.price = 0.25                                           # `_price` of the newest step
         self.forker = next((d for d in members(drafter) if isinstance(d, Forks)), None)
         self.children: dict[str, int] = {}                          # request id of a drafter's fork -> its key
         self._states: dict[int, _RowState] = {}                     # by table row
@@ -63,7 +64,7 @@ class Guesser:
         """idx, most: int32[rows]: decoding table rows and the most guesses each may get, those of branches included -> guesses per row."""
         assert self.rows is not None
         self.forget()
-        price = self._price(idx)
+        price = self.price = self._price(idx)
         branches: list[tuple[int, np.ndarray]] = []
         laws: dict[int, np.ndarray] = {}
         chains = [self._draft(i, int(row), int(limit), price, branches, laws) for i, (row, limit) in enumerate(zip(idx, most, strict=True))]

@@ -88,7 +88,9 @@ class NeedsModel(Protocol):
 
 @runtime_checkable
 class Forks(Protocol):
-    """A drafter that lets the model itself draft, in rows forked from those it drafts for."""
+    """A drafter that lets the model itself draft, in rows forked from those it drafts for. guarded: only while that pays."""
+
+    guarded: bool
 
     def mark(self, start: tuple[int, ...], end: tuple[int, ...]) -> None:
         """Ids of the model's markers around thinking; before the first row."""

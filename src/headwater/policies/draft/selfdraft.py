@@ -43,6 +43,7 @@ class SelfDraft:
 
     budget: thinking tokens before the (first) fork. interval: with it, a further fork every so many tokens, which checks and extends the answer
     of the one before (0 = a single fork). most: tokens of a draft. prefix, suffix: whether the draft is used in this way (for ablations).
+    guarded: where drafts have cost more than they brought, only one request in sixteen has forks, to see whether that has changed.
     """
 
     budget: int = 500
@@ -50,6 +51,7 @@ class SelfDraft:
     most: int = 500
     prefix: bool = True
     suffix: bool = True
+    guarded: bool = True
     _start: tuple[int, ...] = field(default=(), init=False, repr=False)
     _end: tuple[int, ...] = field(default=(), init=False, repr=False)
     _rows: dict[int, _Row] = field(default_factory=dict, init=False, repr=False)
