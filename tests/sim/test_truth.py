@@ -1,9 +1,10 @@
 """Whether the check of the simulator judges as it says, and runs on a real engine."""
 
+import numpy as np
 import pytest
 
 from headwater.engine.build import EngineSpec, load_engine
-from headwater.sim.traces import poisson
+from headwater.sim.traces import Trace, poisson
 from headwater.sim.truth import Line, compare, text
 
 
@@ -25,3 +26,15 @@ def test_a_real_engine_and_its_simulation_give_the_same_figures_to_compare() -> 
     assert found.steps > 20 and [x.figure for x in lines] == ["ttft p50", "ttft p95", "itl p50", "itl p95"]
     assert all(len(x.real) == len(x.simulated) == 2 and min(x.real + x.simulated) > 0 for x in lines)
     assert len(text(found, lines).splitlines()) == 6
+
+
+def test_a_redrawn_trace_has_the_runs_of_its_own_in_another_order() -> None:
+    trace = Trace("t", np.cumsum(np.arange(1.0, 41.0)), np.arange(100, 140, dtype=np.int32), np.arange(1, 41, dtype=np.int32))
+    other = trace.redrawn(3, run=8)
+    assert len(other) == len(trace) and other.time[0] == 0.0
+    assert np.array_equal(other.prompt, other.output + 99)          # what belongs together stays together
+    follows = (np.diff(other.output) - 1) % 40 == 0
+    assert follows.sum() >= 35                                      # but for four borders of runs
+    inside = np.flatnonzero(follows & (other.output[1:] != 1))
+    assert np.allclose(np.diff(other.time)[inside], other.output[1:][inside])                       # each keeps its gap
+    assert not np.array_equal(other.output, trace.redrawn(4, run=8).output)

@@ -58,6 +58,17 @@ class Trace:
         blocks = None if self.blocks is None else Ragged.of([self.blocks.row(i) for i in keep.tolist()])
         return replace(self, time=self.time[keep] - start, prompt=self.prompt[keep], output=self.output[keep], blocks=blocks)
 
+    def redrawn(self, seed: int, run: int = 10) -> Trace:
+        """As many requests in another order: runs of consecutive ones with their gaps, from drawn places on (a moving block bootstrap, Kuensch
+        1989), so that bursts and lengths are like these and nothing is the same. Tokens are made up; none are shared."""
+        n = len(self)
+        begins = np.random.default_rng(seed).integers(n, size=-(-n // run))
+        take = (begins[:, None] + np.arange(run)).ravel()[:n] % n
+        gaps = np.diff(self.time, prepend=self.time[:1])
+        gaps[0] = gaps[1:].mean() if n > 1 else 0.0                 # a run may cross the end
+        time = np.cumsum(gaps[take])
+        return replace(self, time=time - time[0], prompt=self.prompt[take], output=self.output[take], blocks=None)
+
     def scaled(self, lengths: float, time: float) -> Trace:
         """Lengths divided by `lengths` (at least 1 token), arrivals stretched by `time`; order, bursts and shared prefixes stay."""
         if not 1 <= lengths < math.inf or not 0 < time < math.inf:

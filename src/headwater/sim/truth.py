@@ -5,7 +5,6 @@ Three real replays per load give the machine's own run-to-run spread; a simulate
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -25,12 +24,11 @@ from headwater.sim.executor import SimExecutor
 from headwater.sim.fit import FEATURES, Fit, fit
 from headwater.sim.loop import Loop
 from headwater.sim.record import Record
-from headwater.sim.traces import Trace, poisson
+from headwater.sim.traces import Trace
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
 
-_AT_ONCE = 1e3                    # requests a second: all of them wait from the start
 _STRETCH = 100                    # virtual steps that take consecutive measured ratios
 _DRAWS = 9                        # virtual replays of one real one, each with its own draw of ratios; their median is the figure
 _KEYS = (("ttft", "p50"), ("ttft", "p95"), ("itl", "p50"), ("itl", "p95"))
@@ -168,14 +166,10 @@ def outside(records: np.ndarray) -> np.ndarray:
     return gaps[(gaps > 0) & (gaps < 1e-3)]
 
 
-def calibrate(engine: Engine, like: Trace, rate: float, seed: int, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
-    """Run made-up requests (lengths like the trace's in the mean, `rate` a second) -> the log records of their steps."""
-    caps = engine.executor.caps()
-    before, longest = engine.log.count, engine.scheduler.longest // 2
-    median = math.exp(-0.8**2 / 2)                                  # of the generator's lengths, as a share of their mean
-    trace = poisson(max(len(like) // 2, 10), rate, int(median * like.prompt.mean()) + 1, int(median * like.output.mean()) + 1, seed)
-    trace = replace(trace, prompt=np.minimum(trace.prompt, longest), output=np.minimum(trace.output, longest))
-    replay_real(engine, requests(trace, caps.vocabulary, f"calibrate{seed}."), progress)
+def calibrate(engine: Engine, like: Trace, seed: int, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
+    """Run requests that are drawn from runs of the trace's (`Trace.redrawn`) -> the log records of their steps."""
+    before = engine.log.count
+    replay_real(engine, requests(like.redrawn(seed), engine.executor.caps().vocabulary, f"calibrate{seed}."), progress)
     return engine.log.records()[-(engine.log.count - before) :]
 
 
@@ -184,33 +178,32 @@ def compare(engine: Engine, trace: Trace, loads: list[float], replays: int, sche
     """Calibrate, then for each load (share of the capacity: the trace's busy time when all of it arrives at once) replay really and virtually.
 
     Each real replay stands between two calibrations at the same load and is simulated with what those two measured: a shared machine is not as
-    fast in this minute as it was in the last, and a processor that idles between requests is slower than one that does not. No step of a replay
-    is fitted to.
+    fast in this minute as it was in the last, and a processor that idles between requests is slower than one that does not, so calibrations have
+    the trace's bursts. No step of a replay is fitted to.
     """
     def tell(title: str) -> Callable[[int, int], None] | None:
         return None if progress is None else lambda done, total: progress(title, done, total)
 
     vocabulary, runs = engine.executor.caps().vocabulary, 0
 
-    def measure(rate: float) -> np.ndarray:
+    def measure(like: Trace) -> np.ndarray:
         nonlocal runs
         runs += 1
-        return calibrate(engine, trace, rate, seed + runs, tell("calibrate"))
+        return calibrate(engine, like, seed + runs, tell("calibrate"))
 
-    measure(_AT_ONCE)                                               # the first steps of a process are slow
-    everything = [measure(_AT_ONCE)]
     together = replace(trace, time=np.zeros(len(trace)))
+    measure(together)                                               # the first steps of a process are slow
+    everything = [measure(together)]
     _, shortest = replay_simulated(engine, requests(together, vocabulary, "all."), Measured.of(everything), sched, evict)
     lines: list[Line] = []
     for load in loads:
         stretched = replace(trace, time=trace.time * (shortest / load / max(float(trace.time[-1]), 1e-9)))
-        rate = load * len(trace) / shortest
         real, simulated = [], []
-        everything.append(measure(rate))
+        everything.append(measure(stretched))
         for r in range(replays):
             wanted = requests(stretched, vocabulary, f"{load}/{r}.")
             real.append(replay_real(engine, wanted, tell(f"load {load:g}, replay {r + 1}")).figures())
-            everything.append(measure(rate))
+            everything.append(measure(stretched))
             around = [Measured.of(everything[-2:], draw) for draw in range(_DRAWS)]
             simulated.append([replay_simulated(engine, wanted, measured, sched, evict)[0].figures() for measured in around])
         for name, key in _KEYS:
