@@ -1,5 +1,7 @@
 """Raw bytes on a real connection: what two parsers could read differently is refused and the connection closed, and heads have bounds."""
 
+import contextlib
+import http.client
 import re
 import socket
 import time
@@ -9,7 +11,7 @@ import httpx
 import pytest
 
 from headwater.engine.build import EngineSpec
-from headwater.serve import http
+from headwater.serve import http as serve_http
 from tests.trouble.serving import PATIENCE, Served, serving
 from tests.wire.conftest import start, stop
 
@@ -182,9 +184,9 @@ SLOW = {
 
 @pytest.mark.parametrize("raw", SLOW.values(), ids=SLOW)
 def test_who_sends_too_slowly_is_told_and_cut_off(raw, monkeypatch) -> None:
-    monkeypatch.setattr(http, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
-    echoed = start(EngineSpec("echo"), http=http.BoundedProtocol)
+    monkeypatch.setattr(serve_http, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(serve_http, "BODY_SECONDS", 0.3)
+    echoed = start(EngineSpec("echo"), http=serve_http.BoundedProtocol)
     try:
         assert said(Served(None, echoed.url), raw) == [408]  # type: ignore[arg-type]
         monkeypatch.undo()
@@ -195,9 +197,12 @@ def test_who_sends_too_slowly_is_told_and_cut_off(raw, monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_an_idle_connection_outlives_the_five_seconds_that_most_clients_keep_theirs(echo) -> None:
-    ask = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", int(echo.url.rpartition(":")[2])), PATIENCE) as s:
+    connection = http.client.HTTPConnection("127.0.0.1", int(echo.url.rpartition(":")[2]), timeout=PATIENCE)
+    connection.auto_open = 0  # a closed connection is an error here, not a reason for another one
+    connection.connect()
+    with contextlib.closing(connection):
         for pause in (0.0, 6.0):
             time.sleep(pause)
-            s.sendall(ask)
-            assert s.recv(65536).startswith(b"HTTP/1.1 200")
+            connection.request("GET", "/version")
+            answer = connection.getresponse()
+            assert (answer.status, bool(answer.read())) == (200, True)
