@@ -19,7 +19,7 @@ def serve(
     served_model_name: list[str] = typer.Option([], "--served-model-name", help="Names that clients may use; the first is reported."),
     weights: str = typer.Option("as-is", help="as-is, q8 or q4: quantise a float model at load."),
     kv_memory: str = typer.Option("", "--kv-memory", help="Memory for keys and values, such as 4G; default: what the machine allows."),
-    kv: str = typer.Option("f16", "--kv", help="KV format: f16, q8, k8v4, int4, fp4; with r behind it rotated: int4r."),
+    kv: str = typer.Option("f16", "--kv", help="KV format: f16, i16, q8, k8v4, int4, fp4; with r behind it rotated: int4r."),
     context: int = typer.Option(0, min=0, help="Context length in tokens; 0: the model's own."),
     threads: int = typer.Option(0, min=0, help="Threads; 0: physical cores that this process may use."),
     chat_template: str = typer.Option("", "--chat-template", help="File with a jinja2 chat template that replaces the model's."),

@@ -8,10 +8,12 @@ from typing import Literal
 
 BLOCK_TOKENS = 16                 # positions per block; equals kernels.program.BLOCK_TOKENS (ADR 001)
 
-CACHE_FORMATS = ("f16", "q8", "q8r", "k8v4", "k8v4r", "int4", "int4r", "fp4", "fp4r")     # what our own caches hold; r: behind a Hadamard rotation
+CACHE_FORMATS = ("f16", "i16", "q8", "q8r", "k8v4", "k8v4r", "int4", "int4r", "fp4", "fp4r")     # what our own caches hold; r: behind a Hadamard rotation
 
 ELEMENT_BYTES = {                 # stored bytes per channel, scales included; those that no cache of ours holds are published models'
-    "f16": 2.0, "q8": 1.0 + 2.0 / 32,
+    "f16": 2.0,
+    "i16": 2.0,                   # whole numbers of 15 bits, and four bytes of scale per head and token
+    "q8": 1.0 + 2.0 / 32,
     "fp4": 0.5 + 1.0 / 16,        # E2M1, an E4M3 scale per 16 channels
     "int4": 0.5 + 4.0 / 32,       # 0..15, float16 scale and minimum per 32 channels
     "q8r": 1.0 + 2.0 / 32, "fp4r": 0.5 + 1.0 / 16, "int4r": 0.5 + 4.0 / 32,
@@ -45,7 +47,8 @@ class CacheGroup:
     @property
     def bytes_per_token(self) -> int:
         """Stored bytes of one position in all layers of the group, its share of an index included."""
-        return int(self.vectors * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.format] / self.stride) + self.index_bytes
+        scales = 4 * self.vectors * self.layers * self.kv_heads if self.format == "i16" else 0
+        return int((self.vectors * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.format] + scales) / self.stride) + self.index_bytes
 
     @property
     def head_bytes_per_block(self) -> int:
@@ -54,7 +57,8 @@ class CacheGroup:
             return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES["q8"])
         if self.format in ("q8", "q8r"):                            # the last group of 32 channels may be short and has its scale all the same
             return BLOCK_TOKENS * (self.head_dim + 2 * -(-self.head_dim // 32))
-        return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES[self.format])
+        scales = 4 * BLOCK_TOKENS if self.format == "i16" else 0
+        return int(BLOCK_TOKENS * self.head_dim * ELEMENT_BYTES[self.format]) + scales
 
     @property
     def bytes_per_block(self) -> int:

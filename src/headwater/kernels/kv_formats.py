@@ -4,6 +4,8 @@
 DeepSeek-V4.1's main KV (2609.19969, section 4), here without its training: without a second scale it
 holds 0.006 to 2,688 as a group's largest magnitude. 'int4': codes 0..15 with float16 scale and minimum per 32 channels.
 'k8v4': keys as in 'q8' and values as in 'int4': roundings of keys are blown up by the exponential, those of values averaged.
+'i16': whole numbers of 15 bits under one scale per head and token, of values a power of two (ADR 011). Queries and soft-max weights are rounded
+to whole numbers as well: products are exact integers, which matrix tiles multiply.
 A name with an 'r' behind it ('q8r', 'int4r') is the same format behind an orthonormal Hadamard matrix per head, as in QuaRot (2404.00456):
 channels that stand out are spread over all. Queries pass the same matrix, answers pass it again on the way out, so nothing else changes.
 All are applied after the rotary embedding. In formats of four bits, byte i of each run of sixteen numbers holds number i (low half) and i + 8.
@@ -16,8 +18,9 @@ import numpy as np
 from headwater.kernels.program import BLOCK_TOKENS
 
 # numbers of csrc/attend/attend.h; 16 = rotated
-NUMBERS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3, "k8v4": 4, "q8r": 17, "fp4r": 18, "int4r": 19, "k8v4r": 20}
+NUMBERS = {"f16": 0, "q8": 1, "fp4": 2, "int4": 3, "k8v4": 4, "i16": 8, "q8r": 17, "fp4r": 18, "int4r": 19, "k8v4r": 20}
 Q8_CHANNELS = 32                  # channels of a token that share one scale in format 'q8'
+I16_MOST, I16_LEAST, I16_WIDEST, I16_OFFSETS = 16319, np.float32(2.0**-60), 1024, (128, 64)
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
 _LIMITS = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0], np.float32)
 _TIES_UP = np.array([False, True, False, True, False, True, False])          # halves go to the even mantissa
@@ -54,6 +57,10 @@ def block_bytes(format: str, head_dim: int, *, key: bool = True) -> int:
     if format not in ("f16", "q8", "q8r") and head_dim % 32:
         raise ValueError(f"KV format: {format} wants heads whose width is a multiple of 32, not {head_dim}")
     part = part_format(format, key)
+    if part == "i16":
+        if head_dim > I16_WIDEST:
+            raise ValueError(f"KV format: i16 wants heads of at most {I16_WIDEST} channels, not {head_dim}")
+        return BLOCK_TOKENS * (2 * head_dim + 4)
     if part == "f16":
         return 2 * BLOCK_TOKENS * head_dim
     if part == "q8":
@@ -83,6 +90,30 @@ def quantise_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         inverse = np.divide(np.float32(1), wide, out=np.zeros_like(wide), where=wide > 0)
         values[..., g * Q8_CHANNELS:(g + 1) * Q8_CHANNELS] = np.clip(np.rint(part * inverse), -127, 127)
     return values, scales
+
+
+def quantise_i16(x: np.ndarray, *, key: bool) -> tuple[np.ndarray, np.ndarray]:
+    """x f32[..., head_dim] -> codes int16[..., head_dim] in [-16319, 16319], float32[...]: the scale amax / 16319 of keys and queries; of values e, the
+    least whole number with amax <= 16319 · 2^e. Vectors below 2^-60 are zero (scale 0, e -74); a number that is not finite makes the scale NaN."""
+    x = x.astype(np.float32)
+    amax = np.abs(x).max(-1)
+    finite = np.isfinite(x).all(-1)
+    some = finite & (amax >= I16_LEAST)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        step = np.where(finite, amax, 0) / np.float32(I16_MOST)
+        mantissa, exponent = np.frexp(step)                         # step = mantissa · 2^exponent, mantissa in [1/2, 1)
+        exponent = np.where(some, exponent - (mantissa == 0.5), -74)
+        inverse = np.float32(I16_MOST) / amax if key else np.ldexp(np.float32(1), -exponent)
+        y = np.where(some, inverse, np.float32(0))[..., None] * x
+        codes = np.rint(np.clip(np.where(np.isnan(y), I16_MOST, y), -I16_MOST, I16_MOST)).astype(np.int16)
+    scales = np.where(some, step, 0) if key else exponent.astype(np.float32)
+    return codes, np.where(finite, scales, np.nan).astype(np.float32)
+
+
+def split_i16(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Codes as 128 · high + low, low in [-64, 63]."""
+    high = (codes.astype(np.int32) + 64) >> 7
+    return high.astype(np.int8), (codes - high * 128).astype(np.int8)
 
 
 def e4m3(scales: np.ndarray) -> np.ndarray:
@@ -117,6 +148,12 @@ def put(block: np.ndarray, format: str, slot: int, x: np.ndarray, *, key: bool) 
     if rotated(format):
         x = hadamard(x.astype(np.float32))
     format = part_format(format, key)
+    if format == "i16":
+        halves, scale = slot_i16(block, x.shape[1], slot, key=key)
+        codes, scale[:] = quantise_i16(x, key=key)
+        for i, part in enumerate(split_i16(codes)):
+            halves[:, i] = (part.view(np.uint8) + np.uint8(I16_OFFSETS[i] if key else 0)).reshape(halves[:, i].shape)
+        return
     values, scales = take_apart(block, format, x.shape[1], key=key)
     if format == "q8":
         values[:, slot], scales[:, slot] = quantise_q8(x)
@@ -135,6 +172,10 @@ def get(block: np.ndarray, format: str, slot: int, head_dim: int, *, key: bool) 
     if rotated(format):
         return hadamard(get(block, format[:-1], slot, head_dim, key=key))
     format = part_format(format, key)
+    if format == "i16":
+        halves, steps = slot_i16(block, head_dim, slot, key=key)
+        high, low = ((halves[:, i] - np.uint8(I16_OFFSETS[i] if key else 0)).view(np.int8).reshape(-1, head_dim).astype(np.float64) for i in range(2))
+        return (128 * high + low) * (steps.astype(np.float64) if key else np.exp2(steps.astype(np.float64)))[:, None]
     values, scales = take_apart(block, format, head_dim, key=key)
     if format == "q8":
         return values[:, slot].astype(np.float64) * np.repeat(scales[:, slot].astype(np.float64), Q8_CHANNELS, axis=-1)[:, :head_dim]
@@ -146,6 +187,16 @@ def get(block: np.ndarray, format: str, slot: int, head_dim: int, *, key: bool) 
         return E2M1[codes] * np.repeat(e4m3(scales[:, slot]).astype(np.float64), 16, axis=-1)
     scale, least = (np.repeat(scales[:, slot, :, i].astype(np.float64), 32, axis=-1) for i in (0, 1))
     return codes * scale + least
+
+
+def slot_i16(block: np.ndarray, head_dim: int, slot: int, *, key: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Views of position `slot` of a block uint8[kv_heads, bytes] in format 'i16': bytes [kv_heads, (high, low), head_dim / 4, 4] of keys and
+    [kv_heads, (high, low), head_dim] of values, scales float32[kv_heads]."""
+    n, split = len(block), 2 * BLOCK_TOKENS * head_dim
+    codes, scales = block[:, :split], block[:, split:].view(np.float32)[:, slot]
+    if key:                                                         # fours of channels lie together
+        return codes.reshape(n, 2, head_dim // 4, BLOCK_TOKENS, 4)[:, :, :, slot], scales
+    return codes.reshape(n, 2, 4, head_dim, 4)[:, :, slot // 4, :, slot % 4], scales
 
 
 def take_apart(block: np.ndarray, format: str, head_dim: int, *, key: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -110,7 +110,7 @@ class ModelConfig:
         Under formats of four bits, window layers stay at eight: they are small, and the newest tokens weigh most.
         """
         four_bits = kv_format.startswith(("fp4", "int4", "k8v4"))
-        if four_bits and self.head_dim % 32:
+        if (four_bits or kv_format == "i16") and self.head_dim % 32:
             raise UserInputError(f"--kv-format {kv_format}: wants heads of a multiple of 32 channels, the model's have {self.head_dim}", "kv_format")
         if kv_format.endswith("r") and self.head_dim % 16:
             raise UserInputError(f"--kv-format {kv_format}: wants heads of a multiple of 16 channels, the model's have {self.head_dim}", "kv_format")

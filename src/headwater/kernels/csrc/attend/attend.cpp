@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "attend/i16_amx.h"
 #include "common/pool.h"
 
 namespace hw {
@@ -42,9 +43,10 @@ void check_shapes(const Step& step, const KVGroup& kv, const AttendSpec& spec) {
   if (spec.head_dim <= 0 || spec.head_dim % 8) fail("head_dim " + std::to_string(spec.head_dim) + " is not a multiple of 8");
   if (kv.kv_heads != spec.kv_heads || kv.head_dim != spec.head_dim) fail("the cache was made for other heads than the layer's");
   if (spec.layer < 0 || spec.layer >= kv.layers) fail("layer " + std::to_string(spec.layer) + " is outside the cache");
-  if (kv.format < 0 || kv.format >= kFormats) fail("unknown cache format " + std::to_string(kv.format));
+  if (!known_format(kv.format)) fail("unknown cache format " + std::to_string(kv.format));
   if (kv.rotated && (spec.head_dim % 16 || spec.head_dim > kWidestRotated)) fail("rotated formats want a head_dim that is a multiple of 16 up to 1,024");
-  if (kv.format >= kFp4 && spec.head_dim % 32) fail("formats of four bits want a head_dim that is a multiple of 32");
+  if (kv.format >= kFp4 && spec.head_dim % 32) fail("formats of four bits and i16 want a head_dim that is a multiple of 32");
+  if (kv.format == kI16 && spec.head_dim > kI16Widest) fail("format i16 wants a head_dim up to " + std::to_string(kI16Widest));
   if (spec.window < 0) fail("window is negative");
   if (step.n_rows > 0 && (step.row_start[0] != 0 || step.row_start[step.n_rows] != step.n_tokens)) fail("row_start does not span the tokens");
 }
@@ -166,7 +168,7 @@ void store(ThreadPool& pool, const AttendJob& job) {
   for (int r = 0; r < step.n_rows; ++r) std::fill(row_of.begin() + step.row_start[r], row_of.begin() + step.row_start[r + 1], r);
   const auto write = HW_SELECT(store_kv);
   // two tokens of a block share bytes in formats of four bits: there one task stores all tokens of a kv head
-  const int piece_tokens = job.kv.format < kFp4 ? 64 : step.n_tokens;
+  const int piece_tokens = job.kv.format < kFp4 || job.kv.format == kI16 ? 64 : step.n_tokens;
   const int pieces = (step.n_tokens + piece_tokens - 1) / piece_tokens;
   const auto one = [&](int task, int) {
     const int first = task / job.spec.kv_heads * piece_tokens;
@@ -177,6 +179,13 @@ void store(ThreadPool& pool, const AttendJob& job) {
   } else {
     pool.parallel_for(pieces * job.spec.kv_heads, one);
   }
+}
+
+auto i16_kernel() {
+#if defined(HW_HAS_AMX)
+  if (active_isa() == Isa::amx) return &amx::attend_i16;
+#endif
+  return HW_SELECT(attend_i16);
 }
 
 }  // namespace
@@ -230,12 +239,13 @@ void attend_with_lse(ThreadPool& pool, const Step& step, const KVGroup& kv, cons
   for (const Task& t : tasks) {
     if (t.merge >= 0) left[t.merge].fetch_add(1, std::memory_order_relaxed);
   }
-  const auto run = HW_SELECT(attend_task);
+  const bool codes = kv.format == kI16;
+  const auto run = codes ? i16_kernel() : HW_SELECT(attend_task);
   const auto merge = HW_SELECT(merge_task);
   pool.parallel_for(static_cast<int>(tasks.size()), [&](int i, int) {
     const Task& t = tasks[static_cast<size_t>(i)];
     const AttendTile& tile = tiles[static_cast<size_t>(t.tile)];
-    float* scratch = thread_scratch(0, attend_scratch(tile.rows, job.padded));
+    float* scratch = thread_scratch(0, codes ? i16_scratch(tile.rows, job.padded) : attend_scratch(tile.rows, job.padded));
     float* own = t.merge < 0 ? nullptr : partials + t.partials;
     run(job, tile, t.kv_head, t.chunk_lo, t.chunk_hi, own, scratch);
     if (t.merge >= 0 && left[t.merge].fetch_sub(1, std::memory_order_acq_rel) == 1) merge(job, tile, t.kv_head, own, scratch);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attend/i16.h"
 #include "common/isa.h"
 #include "common/step.h"
 
@@ -16,7 +17,10 @@ namespace hw {
 // kQ8: int8, a half-precision scale per 32 channels of a token. kFp4: E2M1, an E4M3 scale per 16. kInt4: 0..15, half-precision scale and minimum per
 // 32. Codes of four bits: in each run of sixteen numbers byte i holds number i (low half) and number i + 8.
 // kK8V4: keys as kQ8, values as kInt4.
-enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kK8V4 = 4, kFormats = 5 };
+// kI16: whole numbers of 15 bits and a float scale per vector, i16.h.
+enum KVFormat : int { kF16 = 0, kQ8 = 1, kFp4 = 2, kInt4 = 3, kK8V4 = 4, kI16 = 8 };
+
+static inline bool known_format(int format) { return (format >= kF16 && format <= kK8V4) || format == kI16; }
 
 static inline int key_format(int format) { return format == kK8V4 ? kQ8 : format; }
 static inline int value_format(int format) { return format == kK8V4 ? kInt4 : format; }
@@ -29,7 +33,7 @@ constexpr int kWidestRotated = 1024;  // head_dim
 static inline bool set_format(KVGroup& group, int number) {
   group.format = number & ~kRotated;
   group.rotated = (number & kRotated) != 0;
-  return number >= 0 && group.format < kFormats;
+  return number >= 0 && known_format(group.format) && !(group.rotated && group.format == kI16);
 }
 
 constexpr int kChunkTokens = 256;
@@ -87,6 +91,7 @@ static inline int64_t block_bytes(int format, int head_dim) {
     case kQ8: return kBlockTokens * (head_dim + 2 * q8_groups(head_dim));
     case kFp4: return kBlockTokens * (head_dim / 2 + head_dim / 16);
     case kInt4: return kBlockTokens * (head_dim / 2 + head_dim / 8);
+    case kI16: return i16_block_bytes(head_dim);
     default: return int64_t{2} * kBlockTokens * head_dim;
   }
 }
@@ -112,6 +117,11 @@ static inline size_t attend_scratch(int rows, int padded) {
          size_t{kScoreRows} * (kChunkTokens + 16);
 }
 
+// The same of attend_i16.
+static inline size_t i16_scratch(int rows, int padded) {
+  return attend_scratch(rows, padded) + size_t{kScoreRows} * (kChunkTokens + 16) + size_t{kScoreRows} * 160 + size_t{2 * kScoreRows} * padded;
+}
+
 // Grows on demand, 64-byte aligned, one per thread and `slot`.
 float* thread_scratch(int slot, size_t floats);
 
@@ -134,6 +144,8 @@ HW_DECLARE(
     // Attends over chunks [chunk_lo, chunk_hi). partials null: merges as it goes and writes the result; else stores
     // the partials of chunk c at (c - tile.chunk_lo) * partial_floats(). scratch: attend_scratch() floats.
     void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch);
+    // attend_task for format i16; scratch: i16_scratch() floats.
+    void attend_i16(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch);
     // Merges all partials of a tile and kv head in position order and writes the result.
     void merge_task(const AttendJob& job, const AttendTile& tile, int kv_head, const float* partials, float* scratch);
     void merge_rows(int parts, int64_t rows, int64_t first, int64_t last, int dim, const float* outs, const float* lses, float* out, float* lse);)

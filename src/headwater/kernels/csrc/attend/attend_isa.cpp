@@ -12,21 +12,8 @@ namespace HW_ISA {
 void attend_task(const AttendJob& job, const AttendTile& tile, int kv_head, int chunk_lo, int chunk_hi, float* partials, float* scratch) {
   const Work w = carve(scratch, tile.rows, job.padded);
   load_queries(job, tile, kv_head, w.q);
-  std::memset(w.state_sum, 0, static_cast<size_t>(tile.rows) * sizeof(float));
-  const size_t row_bytes = static_cast<size_t>(tile.rows) * sizeof(float);
-  for (int chunk = chunk_lo; chunk < chunk_hi; ++chunk) {
-    partial_chunk(job, tile, w, kv_head, chunk, chunk + 1 < chunk_hi);
-    if (!partials) {
-      merge_chunk(w, tile.rows, job.padded, w.acc, job.padded, w.top, w.sum);
-      continue;
-    }
-    float* to = partials + (chunk - tile.chunk_lo) * partial_floats(job, tile.rows);
-    std::memcpy(to, w.acc, row_bytes * static_cast<size_t>(job.padded));
-    to += static_cast<int64_t>(tile.rows) * job.padded;
-    std::memcpy(to, w.top, row_bytes);
-    std::memcpy(to + padded_rows(tile.rows), w.sum, row_bytes);
-  }
-  if (!partials) finish(job, tile, kv_head, w);
+  each_chunk(job, tile, w, kv_head, chunk_lo, chunk_hi, partials,
+             [&](int chunk, bool more) { partial_chunk(job, tile, w, kv_head, chunk, more); });
 }
 
 void merge_task(const AttendJob& job, const AttendTile& tile, int kv_head, const float* partials, float* scratch) {

@@ -265,8 +265,9 @@ inline void partial_rows(const AttendJob& job, const Work& w, const int32_t* tab
   partial_group<F32Source>(job, w, r0, r1, keys, values, b0, b1);
 }
 
-// One chunk for all rows of the tile: neighbouring segments with the same blocks are computed together.
-inline void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, int kv_head, int chunk, bool more) {
+// One chunk for all rows of the tile, as group(table, next, r0, r1, b0, b1) for neighbouring segments with the same blocks (see partial_rows).
+template <class Group>
+inline void each_group(const AttendJob& job, const AttendTile& tile, const Work& w, int chunk, bool more, Group&& group) {
   visible_rows(job, tile, chunk, w.lo, w.hi);
   const auto table_of = [&](int s) {
     return job.kv.table + static_cast<int64_t>(tile.segments[s].row) * job.kv.table_width + chunk * kChunkBlocks;
@@ -297,13 +298,19 @@ inline void partial_chunk(const AttendJob& job, const AttendTile& tile, const Wo
     if (b0 < b1) {
       const int32_t* table = table_of(s);
       const int32_t* next = more && (chunk + 1) * kChunkTokens + kAhead * kBlockTokens <= tile.segments[s].end ? table + kChunkBlocks : nullptr;
-      with_source(job.kv.format, [&](auto source) { partial_rows<decltype(source)>(job, w, table, next, r0, r1, kv_head, b0, b1); });
+      group(table, next, r0, r1, b0, b1);
     } else {
       for (int r = r0; r < r1; ++r) w.sum[r] = 0.0f;
     }
     s = to;
     r0 = r1;
   }
+}
+
+inline void partial_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, int kv_head, int chunk, bool more) {
+  each_group(job, tile, w, chunk, more, [&](const int32_t* table, const int32_t* next, int r0, int r1, int b0, int b1) {
+    with_source(job.kv.format, [&](auto source) { partial_rows<decltype(source)>(job, w, table, next, r0, r1, kv_head, b0, b1); });
+  });
 }
 
 // state <- state + partial for `rows` rows, in position order: one call per chunk. Row r of the partials begins at acc + r * stride.
@@ -351,6 +358,28 @@ inline void finish(const AttendJob& job, const AttendTile& tile, int kv_head, co
     }
   }
 }
+
+// attend_task for queries that are loaded: partial(chunk, more) fills w.acc, w.top and w.sum.
+template <class Partial>
+inline void each_chunk(const AttendJob& job, const AttendTile& tile, const Work& w, int kv_head, int chunk_lo, int chunk_hi, float* partials,
+                       Partial&& partial) {
+  std::memset(w.state_sum, 0, static_cast<size_t>(tile.rows) * sizeof(float));
+  const size_t row_bytes = static_cast<size_t>(tile.rows) * sizeof(float);
+  for (int chunk = chunk_lo; chunk < chunk_hi; ++chunk) {
+    partial(chunk, chunk + 1 < chunk_hi);
+    if (!partials) {
+      merge_chunk(w, tile.rows, job.padded, w.acc, job.padded, w.top, w.sum);
+      continue;
+    }
+    float* to = partials + (chunk - tile.chunk_lo) * partial_floats(job, tile.rows);
+    std::memcpy(to, w.acc, row_bytes * static_cast<size_t>(job.padded));
+    to += static_cast<int64_t>(tile.rows) * job.padded;
+    std::memcpy(to, w.top, row_bytes);
+    std::memcpy(to + padded_rows(tile.rows), w.sum, row_bytes);
+  }
+  if (!partials) finish(job, tile, kv_head, w);
+}
+
 
 }  // namespace HW_ISA
 }  // namespace hw

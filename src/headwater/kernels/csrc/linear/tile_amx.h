@@ -11,6 +11,7 @@
 #include <initializer_list>
 
 #include "common/simd16.h"
+#include "common/tile_config.h"
 #include "linear/source.h"
 #include "linear/tiles.h"
 
@@ -19,19 +20,13 @@ namespace amx {
 
 constexpr int64_t panel_bytes(int64_t blocks) { return blocks * (512 + 2 * 128); }
 
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
 // Tiles 0, 1: sums; 4, 6: input rows; 5, 7: weights, four columns a row.
 HW_INLINE void configure(int columns) {
   TileConfig config;
   for (int t : {0, 1}) config.row_bytes[t] = 64, config.rows[t] = 16;
   for (int t : {4, 6}) config.row_bytes[t] = static_cast<uint16_t>(columns), config.rows[t] = 16;
   for (int t : {5, 7}) config.row_bytes[t] = 64, config.rows[t] = static_cast<uint8_t>(columns / 4);
-  __asm__ volatile("ldtilecfg %0" ::"m"(config));  // all of it: gcc's intrinsic names only the first eight bytes
+  config.load();
 }
 
 // One group of 16 output rows: signed codes [blocks][8 quads][16 rows][4 columns], scales and minima float [blocks][halves][16].
