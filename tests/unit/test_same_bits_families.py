@@ -22,7 +22,7 @@ from headwater.worker.exec.inline import InlineExecutor
 from headwater.worker.model_forward import ModelForward
 from headwater.worker.runner import Runner
 
-NAMES = ("hybrid", "gemma3", "qwen3", "qwen3 q8")                   # the last with an 8-bit cache
+NAMES = ("hybrid", "gemma3", "qwen3", "qwen3 q8", "qwen3 i16")      # the last two with other caches
 MODELS: dict[str, Model] = {}
 names = st.sampled_from(NAMES)
 seeds = st.integers(0, 2**32)

@@ -9,7 +9,7 @@ import typer
 Model = Annotated[str, typer.Option("--model", "-m", help="Known name (headwater models), .gguf file, folder, hf:ORG/REPO[:FILE], or echo.")]
 Weights = Annotated[str, typer.Option(help="as-is, or quantise a float model at load: q8, q4.")]
 KvMemory = Annotated[Optional[str], typer.Option(help="Memory for keys and values, such as 2G; default: what the machine allows.")]  # noqa: UP045
-KvFormat = Annotated[str, typer.Option(help="Format of cached keys and values: f16, q8, k8v4, int4, fp4; with r behind it rotated: int4r.")]
+KvFormat = Annotated[str, typer.Option(help="Format of cached keys and values: f16, i16, q8, k8v4, int4, fp4; with r behind it rotated: int4r.")]
 Context = Annotated[Optional[int], typer.Option(help="Context in tokens; default: the model's own.")]  # noqa: UP045
 Threads = Annotated[Optional[int], typer.Option(help="Threads; default: the physical cores that we may use.")]  # noqa: UP045
 ChatTemplate = Annotated[Optional[str], typer.Option(help="File with a chat template that replaces the model's own.")]  # noqa: UP045

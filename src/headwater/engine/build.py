@@ -292,6 +292,8 @@ def build_attend(spec: str, kv: KVSpec, heads: int) -> SelectSpec | PatternSpec 
     from headwater.kernels.pattern import PatternSpec
 
     select: SelectSpec | PatternSpec | None = registry.build("attend", spec).selection()
+    if select is not None and any(g.format == "i16" for g in kv.groups):
+        raise UserInputError(f"--attend {spec}: reads parts of the cache, which --kv i16 does not offer; --kv f16 or q8 would do", "attend")
     everywhere = select is not None and not isinstance(select, PatternSpec) and select.everywhere
     if select is not None and not everywhere and not kv.can_cut:
         raise UserInputError(f"--attend {spec}: this model has sliding windows or recurrent states; only dense is served for it", "attend")

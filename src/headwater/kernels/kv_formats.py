@@ -173,9 +173,8 @@ def get(block: np.ndarray, format: str, slot: int, head_dim: int, *, key: bool) 
         return hadamard(get(block, format[:-1], slot, head_dim, key=key))
     format = part_format(format, key)
     if format == "i16":
-        halves, steps = slot_i16(block, head_dim, slot, key=key)
-        high, low = ((halves[:, i] - np.uint8(I16_OFFSETS[i] if key else 0)).view(np.int8).reshape(-1, head_dim).astype(np.float64) for i in range(2))
-        return (128 * high + low) * (steps.astype(np.float64) if key else np.exp2(steps.astype(np.float64)))[:, None]
+        codes, steps = codes_i16(block, head_dim, slot, key=key)
+        return codes * (steps.astype(np.float64) if key else np.exp2(steps.astype(np.float64)))[:, None]
     values, scales = take_apart(block, format, head_dim, key=key)
     if format == "q8":
         return values[:, slot].astype(np.float64) * np.repeat(scales[:, slot].astype(np.float64), Q8_CHANNELS, axis=-1)[:, :head_dim]
@@ -197,6 +196,13 @@ def slot_i16(block: np.ndarray, head_dim: int, slot: int, *, key: bool) -> tuple
     if key:                                                         # fours of channels lie together
         return codes.reshape(n, 2, head_dim // 4, BLOCK_TOKENS, 4)[:, :, :, slot], scales
     return codes.reshape(n, 2, 4, head_dim, 4)[:, :, slot // 4, :, slot % 4], scales
+
+
+def codes_i16(block: np.ndarray, head_dim: int, slot: int, *, key: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Position `slot` of a block uint8[kv_heads, bytes] in format 'i16': codes int32[kv_heads, head_dim], scales or exponents float32[kv_heads]."""
+    halves, scales = slot_i16(block, head_dim, slot, key=key)
+    high, low = ((halves[:, i] - np.uint8(I16_OFFSETS[i] if key else 0)).view(np.int8).reshape(-1, head_dim).astype(np.int32) for i in range(2))
+    return 128 * high + low, scales
 
 
 def take_apart(block: np.ndarray, format: str, head_dim: int, *, key: bool) -> tuple[np.ndarray, np.ndarray]:

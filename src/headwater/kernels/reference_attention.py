@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from headwater.kernels import reference_i16
 from headwater.kernels.kv_formats import block_bytes, get, put
 from headwater.kernels.ops import Attend, Rope
 from headwater.kernels.program import BLOCK_TOKENS, KVArrays, Step
@@ -71,7 +72,7 @@ def visible(position: int, end: int, spec: Attend) -> tuple[int, int]:
 def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Write k, v and attend. q f32[n, heads · head_dim]; returns out float64[n, heads · head_dim], natural log-sum-exp float64[n, heads].
 
-    softcap: scores become softcap · tanh(score · scale / softcap) (Gemma 2).
+    softcap: scores become softcap · tanh(score · scale / softcap) (Gemma 2). Format 'i16' has an arithmetic of its own (`reference_i16.py`).
     """
     write_kv(step, cache, spec, k, v)
     n, group = len(step.tokens), spec.heads // spec.kv_heads
@@ -84,6 +85,13 @@ def attend(step: Step, cache: KVArrays, spec: Attend, q: np.ndarray, k: np.ndarr
             continue
         end = int(step.positions[last - 1]) + 1
         for t in range(first, last):
+            if cache.format == "i16":
+                seen = visible(int(step.positions[t]), end, spec)
+                for h in range(spec.heads):
+                    k_head, v_head = (x[spec.layer, :, h // group] for x in (cache.k, cache.v))
+                    out[t, h], lse[t, h] = reference_i16.answer(
+                        queries[t, h], step.tables[spec.group][row], k_head, v_head, *seen, spec.scale, spec.softcap)
+                continue
             keys, values = gather_kv(step.tables[spec.group][row], cache, spec, *visible(int(step.positions[t]), end, spec))
             for h in range(spec.heads):
                 scores = keys[:, h // group] @ queries[t, h] * spec.scale

@@ -12,6 +12,12 @@ PRODUCTS = {
     "avx2": "vpmaddubsw with 16-bit block sums where codes allow it, tiles of 4 tokens x 1 group",
     "portable": "plain loops over sixteen lanes, any x86-64",
 }
+CODES = {                                  # attention over whole numbers of 15 bits in two halves (ADR 011)
+    "amx": "tdpbssd on tiles of 16 query rows x 16 positions or channels from 8 query rows on; below, as avx512",
+    "avx512": "vpdpbusd, tiles of 6 query rows x 2 vectors or 3 x 4; AVX-512 VNNI found",
+    "avx2": "vpmaddubsw, tiles of 2 query rows x 1 vector",
+    "portable": "plain loops over sixteen lanes, any x86-64",
+}
 LANES = {
     "amx": "sixteen lanes in one zmm register",
     "avx512": "sixteen lanes in one zmm register",
@@ -21,7 +27,7 @@ LANES = {
 OPS = {                                    # operation -> how it is made natively; every one has a definition in reference*.py
     "linear": "products", "linear_rows": "products", "embed": "lanes", "rms_norm": "lanes", "layer_norm": "lanes", "gated_rms_norm": "lanes",
     "silu_mul": "lanes", "gelu_mul": "lanes", "gelu": "lanes", "sigmoid_mul": "lanes", "softcap": "lanes", "add": "lanes", "scale": "lanes",
-    "position_embed": "lanes", "reads": "lanes", "rope": "lanes", "attend": "lanes", "short_conv": "lanes", "gated_delta": "lanes", "sample": "lanes",
+    "position_embed": "lanes", "reads": "lanes", "rope": "lanes", "attend": "lanes", "attend i16": "codes", "short_conv": "lanes", "gated_delta": "lanes", "sample": "lanes",
 }
 
 
@@ -44,4 +50,5 @@ def choices() -> list[Choice]:
     isa, best = lib.isa(), lib.detected_isa()
     usable = (*isas[isas.index(best) :], "reference")
     forced = "" if isa == best else f" (chosen by HEADWATER_ISA; this processor could run {best})"
-    return [Choice(op, usable, isa, (PRODUCTS if how == "products" else LANES)[isa] + forced) for op, how in OPS.items()]
+    hows = {"products": PRODUCTS, "codes": CODES, "lanes": LANES}
+    return [Choice(op, usable, isa, hows[how][isa] + forced) for op, how in OPS.items()]

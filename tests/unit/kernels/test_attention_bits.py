@@ -50,6 +50,8 @@ def whole(sequence: Sequence, spec: Attend, format: str = "f16", length: int = L
 
 
 SPECS = [Attend(0, 0, 9, 3, 64, 0.125), Attend(0, 0, 4, 1, 80, 0.1, window=100), Attend(0, 0, 2, 2, 24, 0.2, softcap=10.0)]
+CODED = [SPECS[0], Attend(0, 0, 4, 1, 96, 0.1, window=100), Attend(0, 0, 8, 2, 128, 0.1, softcap=10.0)]   # widths that i16 holds
+CASES = [(s, f) for f in ("f16", "q8") for s in SPECS] + [(s, "i16") for s in CODED]
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +62,7 @@ def restore() -> Iterator[None]:
     native.library().set_isa(isa)
 
 
-@pytest.mark.parametrize("format", ["f16", "q8"])
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec, format", CASES)
 @pytest.mark.parametrize("size", [1, 7, 64, 256])
 def test_chunks_of_any_size_give_the_bits_of_the_whole(spec: Attend, size: int, format: str) -> None:
     sequence = Sequence(1, spec)
@@ -70,20 +71,19 @@ def test_chunks_of_any_size_give_the_bits_of_the_whole(spec: Attend, size: int, 
     np.testing.assert_array_equal(np.concatenate(pieces), whole(sequence, spec, format))
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec, format", CASES)
 @pytest.mark.parametrize("threads", [1, 2, 3, 7])
-def test_threads_do_not_change_bits(spec: Attend, threads: int) -> None:
+def test_threads_do_not_change_bits(spec: Attend, threads: int, format: str) -> None:
     sequence = Sequence(2, spec)
     native.library().set_threads(threads)
-    cache = reference.new_cache(1, 50, spec.kv_heads, spec.head_dim)
+    cache = reference.new_cache(1, 50, spec.kv_heads, spec.head_dim, format)
     prompt = run([(sequence, 0, LENGTH - 1, table(0))], cache, spec)[0]
     last = run([(sequence, LENGTH - 1, LENGTH, table(0))], cache, spec)[0]
     native.library().set_threads(1)
-    np.testing.assert_array_equal(np.concatenate([prompt, last]), whole(sequence, spec))
+    np.testing.assert_array_equal(np.concatenate([prompt, last]), whole(sequence, spec, format))
 
 
-@pytest.mark.parametrize("format", ["f16", "q8"])
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec, format", CASES)
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
 def test_instruction_sets_give_the_same_bits(spec: Attend, isa: str, format: str) -> None:
     sequence = Sequence(3, spec, 300)
@@ -99,8 +99,7 @@ def test_instruction_sets_give_the_same_bits(spec: Attend, isa: str, format: str
     np.testing.assert_array_equal(attention.rope(sequence.k, positions, spec.head_dim, turn), turned)
 
 
-@pytest.mark.parametrize("format", ["f16", "q8"])
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec, format", CASES)
 def test_forks_of_a_shared_prefix_give_the_bits_of_linear_runs(spec: Attend, format: str) -> None:
     prefix = 395                                                    # in the middle of a block: each fork owns a copy of it
     cache = reference.new_cache(1, 80, spec.kv_heads, spec.head_dim, format)
@@ -124,17 +123,17 @@ def test_forks_of_a_shared_prefix_give_the_bits_of_linear_runs(spec: Attend, for
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_mix_of_rows_gives_the_bits_of_each_row_alone(data: st.DataObject) -> None:
-    spec = SPECS[data.draw(st.integers(0, 2))]
+    spec, format = data.draw(st.sampled_from(CASES))
     native.library().set_threads(data.draw(st.integers(1, 3)))
     count = data.draw(st.integers(1, 6))
     lengths = [data.draw(st.integers(1, LENGTH)) for _ in range(count)]
     firsts = [data.draw(st.sampled_from([n - 1, max(0, n - 5), n // 2, 0])) for n in lengths]
     sequences = [Sequence(100 + i, spec) for i in range(count)]
-    cache = reference.new_cache(1, 44 * count, spec.kv_heads, spec.head_dim)
+    cache = reference.new_cache(1, 44 * count, spec.kv_heads, spec.head_dim, format)
     tables = [table(44 * i) for i in range(count)]
     for sequence, first, row in zip(sequences, firsts, tables, strict=True):
         if first:
             run([(sequence, 0, first, row)], cache, spec)
     outs = run([(s, a, b, t) for s, a, b, t in zip(sequences, firsts, lengths, tables, strict=True)], cache, spec)
     for sequence, first, length, out in zip(sequences, firsts, lengths, outs, strict=True):
-        np.testing.assert_array_equal(out, whole(sequence, spec, length=length)[first:])
+        np.testing.assert_array_equal(out, whole(sequence, spec, format, length)[first:])

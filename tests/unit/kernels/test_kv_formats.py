@@ -44,7 +44,7 @@ def test_codes_and_answers_are_those_of_the_definition(format: str, head_dim: in
 
 
 @needs_native
-@pytest.mark.parametrize("format", [*FOUR_BITS, *ROTATED])
+@pytest.mark.parametrize("format", [*FOUR_BITS, *ROTATED, "i16"])
 def test_pieces_store_and_answer_like_the_whole(format: str) -> None:
     step, q, k, v = one_row(200)
     whole = reference.new_cache(1, 13, 2, 64, format)
@@ -74,7 +74,7 @@ def test_what_comes_back_is_within_half_a_code(seed: int, size: float, key: bool
         assert (error <= bound + 1e-3 * np.abs(groups).max(-1)).all(), format
 
 
-@pytest.mark.parametrize("format", FOUR_BITS)
+@pytest.mark.parametrize("format", [*FOUR_BITS, "i16"])
 def test_a_position_leaves_its_neighbours_alone(format: str) -> None:
     rng = np.random.default_rng(3)
     for key in (True, False):

@@ -108,7 +108,7 @@ struct TileProducts {
     put<0>(w.scores + to, c.mixed + to, kScoreStride * 4);
     if (b + 1 < b1) put<1>(w.scores + to + kLanes, c.mixed + to + kLanes, kScoreStride * 4);
   }
-  // All products come first: while tiles are in flight, vectors of 512 bits have one port.
+  // All products come first: vector work in between costs more than the way of the sums through the second-level cache.
   void scores(int r0, int r1) const {
     __asm__ volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
     for (int b = b0; b < b1; b += 2) {  // these blocks stay near while all rows pass over them
@@ -167,7 +167,7 @@ void attend_i16(const AttendJob& job, const AttendTile& tile, int kv_head, int c
              const CodeBlocks blocks(job, table, next, kv_head, b0, b1);
              c.chunk.fill(blocks.keys, blocks.values, dim, b0, b1);
              panels.fill(blocks, dim, b0, b1);
-             code_group(job, w, c, TileProducts{job, w, c, panels, b0, b1}, r0, r1, b0, b1);
+             code_group(w, c, TileProducts{job, w, c, panels, b0, b1}, r0, r1, b0, b1);
            });
   _tile_release();
 }

@@ -59,7 +59,7 @@ HW_INLINE void lift_rows(const AttendJob& job, const Work& w, const CodeWork& c,
 
 // The partial of rows [r0, r1) over blocks [b0, b1) of the chunk.
 template <class Products>
-inline void code_group(const AttendJob& job, const Work& w, const CodeWork& c, const Products& products, int r0, int r1, int b0, int b1) {
+inline void code_group(const Work& w, const CodeWork& c, const Products& products, int r0, int r1, int b0, int b1) {
   const int from = b0 / 4 * 64, to = (b1 + 3) / 4 * 64;
   for (; r0 < r1; r0 += Products::kRows) {
     const int stop = r0 + Products::kRows < r1 ? r0 + Products::kRows : r1;
@@ -115,7 +115,7 @@ struct VectorProducts {
   static constexpr int kRows = kScoreRows;
   const AttendJob& job;
   const Work& w;
-  const CodeWork& c;
+  CodeWork& c;
   const CodeBlocks& blocks;
   int b0, b1;
 
@@ -132,6 +132,7 @@ struct VectorProducts {
         });
       }
     }
+    c.chunk.fill(blocks.keys, blocks.values, job.padded, b0, b1);  // only now: in decoding, the lines that hold scales are on their way
     lift_rows(job, w, c, r0, r1, [&](int64_t at, int) { return load(w.scores + at); });
   }
   void values(int r0, int r1) const {
@@ -147,8 +148,8 @@ struct VectorProducts {
 inline void vector_rows(const AttendJob& job, const Work& w, CodeWork& c, int kv_head, const int32_t* table, const int32_t* next, int r0, int r1, int b0,
                         int b1) {
   const CodeBlocks blocks(job, table, next, kv_head, b0, b1);
-  c.chunk.fill(blocks.keys, blocks.values, job.padded, b0, b1);
-  code_group(job, w, c, VectorProducts{job, w, c, blocks, b0, b1}, r0, r1, b0, b1);
+  for (int b = b0; b < b1; ++b) prefetch(blocks.values[b] + 2 * i16_plane(job.padded));
+  code_group(w, c, VectorProducts{job, w, c, blocks, b0, b1}, r0, r1, b0, b1);
 }
 
 }  // namespace HW_ISA

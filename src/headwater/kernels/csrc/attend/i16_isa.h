@@ -194,6 +194,8 @@ HW_INLINE void code_scores(const QueryCodes& q, int r, const char* const* blocks
     for (int b = 0; b < NB; ++b) dot[i][b].init(q.meta(r + i));
   }
   const int64_t plane = i16_plane(q.n);
+  HW_UNROLL(8)
+  for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + 2 * plane);
   for (int d = 0; d < q.n; d += 4) {
     U8x64 h[NB], l[NB];
     HW_UNROLL(8)
@@ -237,6 +239,7 @@ HW_INLINE void code_values(const int8_t* weights, const char* const* blocks, int
   }
   const int64_t plane = i16_plane(dim);
   for (int b = b0; b < b1; ++b) {
+    if (c == 0) prefetch(blocks[b + kAhead] + 2 * plane);
     HW_UNROLL(4)
     for (int four = 0; four < 4; ++four) {
       U8x64 h[NV], l[NV];

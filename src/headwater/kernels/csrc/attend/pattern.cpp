@@ -108,6 +108,7 @@ void measure(ThreadPool& pool, const AttendJob& job, const Pattern& pattern) {
 void attend_patterned(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const Pattern& pattern, const float* q,
                       int64_t q_stride, const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride,
                       float* lse) {
+  if (kv.format == kI16) throw std::invalid_argument("pattern: the cache has format i16, of which no parts are read");
   if (spec.window > 0 || spec.softcap > 0 || !spec.causal || spec.layer < pattern.spec.dense_layers) {
     return attend_with_lse(pool, step, kv, spec, q, q_stride, k, k_stride, v, v_stride, out, out_stride, lse);
   }

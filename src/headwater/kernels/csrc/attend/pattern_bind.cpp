@@ -26,6 +26,7 @@ void evidence_arrays(Ints table, Keys k, int format, int layer, int kv_heads, in
   hw::KVGroup kv;
   want(k.ndim() >= 4 && hw::set_format(kv, format) && head_dim > 0 && kv_heads > 0 && static_cast<int>(k.shape(2)) == kv_heads,
        "keys must be [layers, blocks, kv_heads, ...]");
+  want(kv.format != hw::kI16, "format i16 gives no evidence");
   kv.layers = static_cast<int>(k.shape(0));
   kv.n_blocks = static_cast<int64_t>(k.shape(1));
   kv.kv_heads = kv_heads;

@@ -48,6 +48,7 @@ void check_builds(const Step& step, const KVGroup& kv, const Selection& sel) {
 
 void attend_selected(ThreadPool& pool, const Step& step, const KVGroup& kv, const AttendSpec& spec, const Selection& sel, const float* q,
                      int64_t q_stride, const float* k, int64_t k_stride, const float* v, int64_t v_stride, float* out, int64_t out_stride) {
+  if (kv.format == kI16) fail("the cache has format i16, of which no parts are read");
   if (spec.window > 0 || spec.softcap > 0 || !spec.causal || spec.layer < sel.spec.dense_layers) {
     return attend_with_lse(pool, step, kv, spec, q, q_stride, k, k_stride, v, v_stride, out, out_stride, nullptr);
   }

@@ -3,7 +3,7 @@
 
 #include "attend/attend.h"
 #include "attend/hadamard_isa.h"
-#include "attend/i16_isa.h"
+#include "attend/store_i16_isa.h"
 #include "attend/tiles_isa.h"
 #include "attend/transpose_isa.h"
 #include "common/simd16.h"
@@ -24,18 +24,6 @@ HW_INLINE uint16_t quantise32(const float* x, int n, int8_t* out) {
   store_i8(out, to_int(max(least, min(most, a * inverse))));
   store_i8(out + kLanes, to_int(max(least, min(most, b * inverse))));
   return scale[0];
-}
-
-// Fours of channels of a key, or of positions of a value, lie together (i16.h).
-void store_i16(int dim, const float* x, char* block, int slot, bool key) {
-  int8_t codes[2][kI16Widest];
-  reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot] = (key ? scaled_codes : exponent_codes)(x, dim, codes[0], codes[1]);
-  for (int half = 0; half < 2; ++half) {
-    char* plane = block + half * i16_plane(dim) + (key ? slot * 4 : slot / 4 * 4 * dim + slot % 4);
-    const int middle = !key ? 0 : half ? 64 : 128, run = key ? 4 : 1, step = key ? 4 * kBlockTokens : 4;
-    for (int d = 0; d < dim; d += run, plane += step)
-      for (int i = 0; i < run; ++i) plane[i] = static_cast<char>(codes[half][d + i] + middle);
-  }
 }
 
 // `count` tokens of one block from `slot` on; k and v are those of the first.
@@ -133,7 +121,6 @@ void store_four_bits(int format, int dim, const float* x, char* block, int slot,
 
 void store_coded(int format, int dim, const float* x, char* block, int slot, bool key) {
   if (format == kQ8) return store_q8(dim, x, block, slot, key);
-  if (format == kI16) return store_i16(dim, x, block, slot, key);
   store_four_bits(format, dim, x, block, slot, key);
 }
 
@@ -142,6 +129,10 @@ void store_run(const AttendJob& job, const float* k, int64_t k_stride, const flo
   const int format = job.kv.format;
   if (format == kF16) {
     return store_f16_run(job.spec.head_dim, k, k_stride, v, v_stride, reinterpret_cast<uint16_t*>(key), reinterpret_cast<uint16_t*>(value), slot, count);
+  }
+  if (format == kI16) {
+    for (int i = 0; i < count; ++i) store_i16_key(job.spec.head_dim, k + i * k_stride, key, slot + i);
+    return store_i16_values(job.spec.head_dim, v, v_stride, value, slot, count);
   }
   for (int i = 0; i < count; ++i) {
     store_coded(key_format(format), job.spec.head_dim, k + i * k_stride, key, slot + i, true);

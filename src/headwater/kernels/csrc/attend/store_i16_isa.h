@@ -1,0 +1,50 @@
+// Rounds keys and values to cache format i16 and puts them in their places (i16.h).
+#pragma once
+
+#include <cstring>
+
+#include "attend/i16_isa.h"
+
+namespace hw {
+namespace HW_ISA {
+
+// One key: fours of channels lie together, position by position.
+inline void store_i16_key(int dim, const float* x, char* block, int slot) {
+  int8_t codes[2][kI16Widest];
+  reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot] = scaled_codes(x, dim, codes[0], codes[1]);
+  for (int half = 0; half < 2; ++half) {
+    uint8_t stored[kI16Widest];
+    for (int d = 0; d < dim; ++d) stored[d] = static_cast<uint8_t>(codes[half][d] + (half ? 64 : 128));
+    char* to = block + half * i16_plane(dim) + slot * 4;
+    for (int d = 0; d < dim; d += 4) std::memcpy(to + d * kBlockTokens, stored + d, 4);
+  }
+}
+
+// `count` values from `slot` on: fours of positions lie together, channel by channel.
+inline void store_i16_values(int dim, const float* x, int64_t stride, char* block, int slot, int count) {
+  uint8_t codes[2][4][kI16Widest];
+  for (const int stop = slot + count; slot < stop;) {
+    const int first = slot % 4, n = stop - slot < 4 - first ? stop - slot : 4 - first;
+    for (int i = 0; i < n; ++i, x += stride) {
+      auto *high = reinterpret_cast<int8_t*>(codes[0][first + i]), *low = reinterpret_cast<int8_t*>(codes[1][first + i]);
+      reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot + i] = exponent_codes(x, dim, high, low);
+    }
+    for (int half = 0; half < 2; ++half) {
+      char* to = block + half * i16_plane(dim) + slot / 4 * 4 * dim;
+      if (n == 4) {
+        const uint8_t(&c)[4][kI16Widest] = codes[half];
+        for (int d = 0; d < dim; ++d) {
+          const uint32_t four = c[0][d] | uint32_t{c[1][d]} << 8 | uint32_t{c[2][d]} << 16 | uint32_t{c[3][d]} << 24;
+          std::memcpy(to + 4 * d, &four, 4);
+        }
+        continue;
+      }
+      for (int i = first; i < first + n; ++i)
+        for (int d = 0; d < dim; ++d) to[4 * d + i] = static_cast<char>(codes[half][i][d]);
+    }
+    slot += n;
+  }
+}
+
+}  // namespace HW_ISA
+}  // namespace hw
