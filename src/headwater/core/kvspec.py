@@ -8,7 +8,8 @@ from typing import Literal
 
 BLOCK_TOKENS = 16                 # positions per block; equals kernels.program.BLOCK_TOKENS (ADR 001)
 
-CACHE_FORMATS = ("f16", "i16", "q8", "q8r", "k8v4", "k8v4r", "int4", "int4r", "fp4", "fp4r")     # what our own caches hold; r: behind a Hadamard rotation
+# what our own caches hold; r: behind a Hadamard rotation
+CACHE_FORMATS = ("f16", "i16", "q8", "q8r", "k8v4", "k8v4r", "int4", "int4r", "fp4", "fp4r")
 
 ELEMENT_BYTES = {                 # stored bytes per channel, scales included; those that no cache of ours holds are published models'
     "f16": 2.0,
@@ -47,8 +48,9 @@ class CacheGroup:
     @property
     def bytes_per_token(self) -> int:
         """Stored bytes of one position in all layers of the group, its share of an index included."""
-        scales = 4 * self.vectors * self.layers * self.kv_heads if self.format == "i16" else 0
-        return int((self.vectors * self.layers * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.format] + scales) / self.stride) + self.index_bytes
+        scale = 4 if self.format == "i16" else 0                    # bytes of one head's vector
+        vectors = self.vectors * self.layers * self.kv_heads
+        return int((vectors * self.head_dim * ELEMENT_BYTES[self.format] + vectors * scale) / self.stride) + self.index_bytes
 
     @property
     def head_bytes_per_block(self) -> int:

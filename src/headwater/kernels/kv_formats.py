@@ -93,8 +93,11 @@ def quantise_q8(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def quantise_i16(x: np.ndarray, *, key: bool) -> tuple[np.ndarray, np.ndarray]:
-    """x f32[..., head_dim] -> codes int16[..., head_dim] in [-16319, 16319], float32[...]: the scale amax / 16319 of keys and queries; of values e, the
-    least whole number with amax <= 16319 · 2^e. Vectors below 2^-60 are zero (scale 0, e -74); a number that is not finite makes the scale NaN."""
+    """x f32[..., head_dim] -> codes int16[..., head_dim] in [-16319, 16319], float32[...].
+
+    The second is the scale amax / 16319 of keys and queries; of values e, the least whole number with amax <= 16319 · 2^e. Vectors below 2^-60 are
+    zero (scale 0, e -74); a number that is not finite makes the scale NaN.
+    """
     x = x.astype(np.float32)
     amax = np.abs(x).max(-1)
     finite = np.isfinite(x).all(-1)

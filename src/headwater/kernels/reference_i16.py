@@ -32,7 +32,8 @@ def chunk_partial(
     reference = np.floor(lifted.max() + 2.0**-10) - (WEIGHT_BITS - 1)
     weights = np.exp2(np.maximum(lifted - reference, -100.0))
     codes = np.rint(weights).astype(np.int64)
-    return products(codes >> 7, codes & 127, values.T).astype(np.float64), float((weights / np.exp2(exponents)).sum() / UNIT), reference + np.log2(UNIT)
+    total = (weights / np.exp2(exponents)).sum() / UNIT
+    return products(codes >> 7, codes & 127, values.T).astype(np.float64), float(total), float(reference + np.log2(UNIT))
 
 
 def answer(

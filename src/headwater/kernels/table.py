@@ -27,7 +27,8 @@ LANES = {
 OPS = {                                    # operation -> how it is made natively; every one has a definition in reference*.py
     "linear": "products", "linear_rows": "products", "embed": "lanes", "rms_norm": "lanes", "layer_norm": "lanes", "gated_rms_norm": "lanes",
     "silu_mul": "lanes", "gelu_mul": "lanes", "gelu": "lanes", "sigmoid_mul": "lanes", "softcap": "lanes", "add": "lanes", "scale": "lanes",
-    "position_embed": "lanes", "reads": "lanes", "rope": "lanes", "attend": "lanes", "attend i16": "codes", "short_conv": "lanes", "gated_delta": "lanes", "sample": "lanes",
+    "position_embed": "lanes", "reads": "lanes", "rope": "lanes", "attend": "lanes", "attend i16": "codes",
+    "short_conv": "lanes", "gated_delta": "lanes", "sample": "lanes",
 }
 
 
