@@ -8,10 +8,11 @@ from typing import Any
 import typer
 
 from headwater.cli.bench_prefill import longprefill
+from headwater.cli.options import writable
 
 app = typer.Typer(no_args_is_help=True, help="Measurements as ratios in one run: latency, throughput, startup, decisions, kernels, peers.")
 MODEL = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO.")
-JSON = typer.Option(None, "--json", help="Write figures and environment to this file.")
+JSON = typer.Option(None, "--json", callback=writable, help="Write figures and environment to this file.")
 PEER = typer.Option([], "--peer", help="NAME=PYTHON[,ARG…]: llama-cpp, ik-llama-cpp, transformers, openvino or onnx in an environment of yours.")
 ROUNDS = typer.Option(0, "--rounds", min=0, help="Repeats of every task; 0: each task's own.")
 ONLY = typer.Option([], "--only", help="Only tasks whose name contains this, such as 'prefill'; may be given several times.")
@@ -177,7 +178,7 @@ def decide(
     folder: Path = typer.Argument(Path("../shared/data/classify"), help="Folder with BIG-Bench-Hard task files."),
     model: str = MODEL,
     count: int = typer.Option(100, min=1, help="Examples per task."),
-    plot: Path = typer.Option(None, help="Write a reliability plot (needs headwater[plots])."),
+    plot: Path = typer.Option(None, callback=writable, help="Write a reliability plot (needs headwater[plots])."),
     json: Path = JSON,
 ) -> None:
     """Accuracy, Brier, ECE, label mass and order consistency of decisions, beside controls that need no state or no model."""
@@ -379,7 +380,7 @@ def speculate(
     pairs: int = typer.Option(0, min=0, help="Pairs with and without drafts in text that cannot be guessed; 0: as the plan says."),
     weights: list[str] = typer.Option(["as-is"], "--weights", help="as-is, q8 or q4 at load; with several, v(g) and T(b) are drawn for each."),
     only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams, suffix or rollback; may be given several times."),
-    plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
+    plot: Path = typer.Option(None, callback=writable, help="Write a picture (needs headwater[plots])."),
     json: Path = JSON,
 ) -> None:
     """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure,
@@ -437,7 +438,7 @@ def longcontext(
     prefill: bool = typer.Option(False, "--prefill", help="Instead: prefill with chunks left out (blasst) against dense."),
     quick: bool = typer.Option(False, "--quick", help="One document per length, budgets 0.2 and 0.5 only."),
     json: Path = JSON,
-    picture: Path = typer.Option(None, "--picture", help="Write KL over bytes read to this file (needs headwater[plots])."),
+    picture: Path = typer.Option(None, "--picture", callback=writable, help="Write KL over bytes read to this file (needs headwater[plots])."),
 ) -> None:
     """Lossy attention against dense: KL, retrieval, bytes read, seconds; every policy from one prefill."""
     from rich.console import Console
