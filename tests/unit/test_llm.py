@@ -218,3 +218,20 @@ def test_a_state_may_be_closed_from_on_delta(llm: LLM) -> None:
     assert llm.generate("a", GREEDY, on_delta=lambda index, delta: s.close())[0].finished
     llm.generate("a", GREEDY)
     assert llm.engine.stats().running == 0
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", True])
+def test_a_seed_that_is_none_is_one_line(seed) -> None:
+    with pytest.raises(UserInputError, match="seed: must be an integer of at least 0"):
+        LLM("echo", seed=seed)
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda m: m.embed([]), "texts: is empty"), (lambda m: m.embed(None), "texts: must be text"),
+    (lambda m: m.chat({"role": "user", "content": "x"}), "messages: must be a list"),
+    (lambda m: m.generate("a", 3), "sampling_params: must be SamplingParams"),
+    (lambda m: m.generate("a", {}), "sampling_params: must be SamplingParams"),
+])
+def test_an_argument_of_another_type_is_one_line(llm: LLM, call, says) -> None:
+    with pytest.raises(UserInputError, match=says):
+        call(llm)
