@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -83,6 +83,8 @@ class LLM:
             spec = EngineSpec(model=str(model), **fields)
         except TypeError as e:
             raise UserInputError(f"LLM: {e}") from None
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+            raise UserInputError(f"seed: must be an integer of at least 0, got {seed!r}", "seed")
         engine, self._text = load(spec, progress)
         self._offline = Offline(engine, self._text)
         self._rng = None if seed is None else np.random.default_rng(seed)
@@ -139,6 +141,8 @@ class LLM:
         """One conversation (a list of messages) or several; rendered with the model's chat template, then `generate`."""
         if not messages:
             raise UserInputError("messages: is empty; at least one message is needed", "messages")
+        if isinstance(messages, Mapping):
+            raise UserInputError("messages: must be a list of messages (or of such lists), got one message", "messages")
         several = [messages] if isinstance(messages[0], dict) else messages
         prompts = [self._text.render_chat(m, tools, **template) for m in several]  # type: ignore[arg-type]
         return self.generate(prompts, sampling_params, grammar=grammar, progress=progress, on_delta=on_delta)
@@ -152,7 +156,11 @@ class LLM:
         if pooling not in ("mean", "cls", "last"):
             raise UserInputError(f"pooling: must be mean, cls or last, got {pooling!r}", "pooling")
         reads = ReadSpec(hidden="last" if pooling == "last" else "all")
+        if not isinstance(texts, Iterable):
+            raise UserInputError(f"texts: must be text or a list of texts, got {type(texts).__name__}", "texts")
         several = [texts] if isinstance(texts, str) else list(texts)
+        if not several:
+            raise UserInputError("texts: is empty; at least one text is needed", "texts")
         answers = self._offline.run([GenerateRequest(self._ids(t), reads=reads, read_only=True) for t in several])
         hidden = [a.choices[0].reads.hidden for a in answers]
         rows = np.stack([h[0] if pooling == "cls" else h.mean(axis=0, dtype=np.float64) for h in hidden if h is not None]).astype(np.float32)
@@ -275,6 +283,8 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 def _per_prompt(params: SamplingParams | Sequence[SamplingParams] | None, n: int) -> list[SamplingParams]:
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * n
+    if isinstance(params, Mapping) or not isinstance(params, Iterable):
+        raise UserInputError(f"sampling_params: must be SamplingParams, one for all or one each, got {type(params).__name__}", "sampling_params")
     if len(params) != n:
         raise UserInputError(f"sampling_params: {len(params)} for {n} prompts; give one for all or one each", "sampling_params")
     several = list(params)

@@ -225,6 +225,7 @@ def _export(offline: Offline, state: State) -> list[np.ndarray]:
 
 def load_state(offline: Offline, path: Path) -> State:
     """See `LLM.load_state`."""
+    offline.check_open()
     caps = offline.engine.executor.caps()
     meta, tokens, arrays = _read(path)
     for name, theirs, ours in (("format", meta["format"], FORMAT), ("identity", meta["identity"], caps.identity),

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.core.errors import UserInputError
+from headwater.cli.main import main
+from headwater.core.errors import FormatError, UserInputError
 from headwater.sim.cache import curve, replay
 from headwater.sim.traces import load, poisson
 
@@ -147,3 +148,24 @@ def test_made_up_arrivals_have_the_rate_and_the_shared_prefix_asked_for() -> Non
     assert 1 / np.diff(trace.time).mean() == pytest.approx(5.0, rel=0.1)
     assert np.array_equal(trace.ids(3, 999)[:64], trace.ids(77, 999)[:64])
     assert not np.array_equal(trace.ids(3, 999)[64:80], trace.ids(77, 999)[64:80])
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["run", "--generate", "--limit", "10", "--stretch", "1e308"], "--stretch 1e+308"),
+    (["run", "--generate", "--limit", "10", "--rate", "1e-308"], "--generate: at this rate"),
+    (["run", "--generate", "--limit", "10", "--memory", "9" * 17], "smaller sizes would be right"),
+    (["agents", "--sessions", "1", "--turns", "2", "--system", "9" * 20], "--system"),
+    (["truth", "--out", "no/such/folder/x"], "--out no/such/folder/x: its folder does not exist"),
+])
+def test_a_size_or_time_beyond_all_bounds_is_one_line(arguments, said, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["headwater", "sim", *arguments])
+    with pytest.raises(SystemExit) as e:
+        main()
+    assert e.value.code == 2
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_arrival_after_the_end_of_time_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"timestamp":1e308,"input_length":5,"output_length":5,"hash_ids":[1]}\n')
+    with pytest.raises(FormatError, match=r"line 1: timestamp 1e.308 is not a number of milliseconds up to"):
+        load(tmp_path / "t.jsonl")

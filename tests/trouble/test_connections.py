@@ -147,6 +147,21 @@ def test_no_route_becomes_another_protocol(echo, path, status, protocol) -> None
     assert said(echo, f"GET {path} HTTP/1.1\r\n{head}\r\n") == [status]
 
 
+@pytest.mark.parametrize("piece", [10_000, 40, 1])
+@pytest.mark.parametrize("rest", [f"Content-Length: {N}\r\n\r\n{BODY}", f"Transfer-Encoding: chunked\r\n\r\n{CHUNKS}"], ids=["length", "chunked"])
+def test_the_body_of_a_request_that_offers_another_protocol_is_read(echo, rest, piece) -> None:
+    """Java's client offers h2c with every request over plain HTTP."""
+    offer = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+    raw = (POST + offer + rest + HIDDEN).encode()
+    with socket.create_connection(("127.0.0.1", int(echo.url.rpartition(":")[2])), PATIENCE) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(raw), piece):
+            s.sendall(raw[at : at + piece])
+        out = b"".join(iter(lambda: s.recv(65536), b""))
+    assert re.findall(rb"HTTP/1\.1 (\d{3})", out) == [b"200", b"200"]
+    assert b'"count":' in out and b'"version"' in out
+
+
 @pytest.mark.parametrize("raw", [
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + "\0" * 200, "GET /version HTTP/3.7\r\n\r\n", "\0" * 100,
     "BREW /version HTTP/1.1\r\nHost: localhost\r\n\r\n", "CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",

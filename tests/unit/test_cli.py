@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.cli.main import main
+
 SRC = Path(__file__).parent.parent.parent / "src"
 
 
@@ -49,6 +51,15 @@ def test_wrong_input_is_one_line_and_exit_code_2(args: tuple[str, ...], says: st
     assert says in done.stderr
     assert done.stderr.startswith("headwater: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["latency", "kernels", "load", "profile", "serve", "decide-grid", "speculate", "longcontext", "longprefill"])
+def test_a_measurement_whose_figures_could_not_be_kept_does_not_begin(verb, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.argv", ["headwater", "bench", verb, "--json", "no/such/folder/figures.json"])
+    with pytest.raises(SystemExit) as e:
+        main()
+    assert e.value.code == 2
+    assert capsys.readouterr().err == "headwater: --json no/such/folder/figures.json: its folder does not exist\n"
 
 
 def test_a_conversation_keeps_resets_and_saves_its_history(tmp_path: Path) -> None:

@@ -18,6 +18,19 @@ def test_an_address_in_use_is_named() -> None:
             listen("127.0.0.1", first.getsockname()[1])
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "x\0y", "\u00fc" * 70, "\ud800"])
+def test_a_host_that_is_none_of_ours_is_named_and_not_the_port(host) -> None:
+    with pytest.raises(UserInputError, match=r"^--host .*; an address of this machine would be right") as e:
+        listen(host, 0)
+    assert "another server" not in str(e.value)
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_no_host_does_not_mean_every_address(host) -> None:
+    with pytest.raises(UserInputError, match="--host: is empty"):
+        listen(host, 0)
+
+
 def test_a_server_that_was_ready_first_is_named_too() -> None:
     with listen("127.0.0.1", 0) as first:
         port = first.getsockname()[1]

@@ -1,5 +1,8 @@
 """The offline class on the echo family: vLLM's names, states, files."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -165,3 +168,70 @@ def test_drafts_give_the_same_text(llm: LLM, draft: str) -> None:
     guessing = LLM("echo", draft=draft)
     for _ in range(2):                                              # the second time the suffix drafter has seen it all
         assert [o.outputs[0].text for o in guessing.generate(prompts, params)] == [o.outputs[0].text for o in llm.generate(prompts, params)]
+
+
+LONG = SamplingParams(max_tokens=3000, temperature=0.0, ignore_eos=True)
+
+
+def test_closing_from_on_delta_ends_the_call_with_one_line_and_frees_the_model() -> None:
+    one = LLM("echo")
+    with pytest.raises(UserInputError, match="LLM: is closed"):
+        one.generate(["a", "b"], LONG, on_delta=lambda index, delta: one.close())
+    with pytest.raises(UserInputError, match="LLM: is closed"):
+        one.generate("a", GREEDY)
+
+
+def test_closing_from_another_thread_ends_the_call_with_one_line() -> None:
+    one, begun = LLM("echo"), threading.Event()
+    closing = threading.Thread(target=lambda: (begun.wait(), one.close()))
+    closing.start()
+    with pytest.raises(UserInputError, match="LLM: is closed"):
+        one.generate(["a"] * 4, LONG, on_delta=lambda index, delta: begun.set())
+    closing.join()
+
+
+def test_a_saved_state_is_not_loaded_into_a_closed_model(tmp_path) -> None:
+    one = LLM("echo")
+    with one.state("abc") as s:
+        s.save(tmp_path / "s")
+    one.close()
+    with pytest.raises(UserInputError, match="LLM: is closed"):
+        one.load_state(tmp_path / "s")
+
+
+def test_calls_of_several_threads_have_the_answers_that_they_would_have_alone() -> None:
+    one, prompts = LLM("echo"), ["abc", "defg", "hi jk", "l"]
+    params = SamplingParams(max_tokens=60, temperature=0.0, ignore_eos=True)
+    with ThreadPoolExecutor(4) as pool:
+        together = [a[0].outputs[0].token_ids for a in pool.map(lambda p: one.generate([p, p], params), prompts)]
+    assert together == [one.generate(p, params)[0].outputs[0].token_ids for p in prompts]
+
+
+def test_a_call_from_on_delta_is_refused_and_leaves_a_clean_engine(llm: LLM) -> None:
+    with pytest.raises(UserInputError, match="on_delta"):
+        llm.generate("a", GREEDY, on_delta=lambda index, delta: llm.generate("b", GREEDY))
+    assert len(llm.generate("a", GREEDY)[0].outputs[0].token_ids) == 8
+
+
+def test_a_state_may_be_closed_from_on_delta(llm: LLM) -> None:
+    s = llm.state("abc")
+    assert llm.generate("a", GREEDY, on_delta=lambda index, delta: s.close())[0].finished
+    llm.generate("a", GREEDY)
+    assert llm.engine.stats().running == 0
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", True])
+def test_a_seed_that_is_none_is_one_line(seed) -> None:
+    with pytest.raises(UserInputError, match="seed: must be an integer of at least 0"):
+        LLM("echo", seed=seed)
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda m: m.embed([]), "texts: is empty"), (lambda m: m.embed(None), "texts: must be text"),
+    (lambda m: m.chat({"role": "user", "content": "x"}), "messages: must be a list"),
+    (lambda m: m.generate("a", 3), "sampling_params: must be SamplingParams"),
+    (lambda m: m.generate("a", {}), "sampling_params: must be SamplingParams"),
+])
+def test_an_argument_of_another_type_is_one_line(llm: LLM, call, says) -> None:
+    with pytest.raises(UserInputError, match=says):
+        call(llm)

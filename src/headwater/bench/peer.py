@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, UserInputError
 
 SCRIPTS = Path(__file__).parent / "peers"
 TIMEOUT = 600.0
@@ -70,9 +71,15 @@ class Peer:
         self.process.wait()
 
 
-def ours(model: str, **fields: str) -> PeerSpec:
-    """Headwater in this environment."""
-    return PeerSpec("headwater", sys.executable, "run_headwater.py", [model, *(f"{k}={v}" for k, v in fields.items())])
+def ours(model: str, also: Sequence[str] = ()) -> list[PeerSpec]:
+    """Headwater in this environment, and once more for each of `also`: options of `LLM` such as `kv_format=q8` or `attend=wave:retrieve=0.2`, several
+    joined by `;`. Raises UserInputError where one is no NAME=VALUE."""
+    for options in also:
+        wrong = next((o for o in options.split(";") if not all(part.strip() for part in o.partition("="))), None)
+        if wrong is not None:
+            raise UserInputError(f"--also {options}: '{wrong}' is no NAME=VALUE, such as kv_format=q8", field="also")
+    return [PeerSpec(" ".join(["headwater", *options]), sys.executable, "run_headwater.py", [model, *options])
+            for options in ([], *(o.split(";") for o in also))]
 
 
 def alternate(peers: list[Peer], rounds: int, task: str, **fields: Any) -> dict[str, list[float]]:

@@ -8,17 +8,19 @@ from typing import Any
 import typer
 
 from headwater.cli.bench_prefill import longprefill
+from headwater.cli.options import writable
 
 app = typer.Typer(no_args_is_help=True, help="Measurements as ratios in one run: latency, throughput, startup, decisions, kernels, peers.")
 MODEL = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO.")
-JSON = typer.Option(None, "--json", help="Write figures and environment to this file.")
+JSON = typer.Option(None, "--json", callback=writable, help="Write figures and environment to this file.")
 PEER = typer.Option([], "--peer", help="NAME=PYTHON[,ARG…]: llama-cpp, ik-llama-cpp, transformers, openvino or onnx in an environment of yours.")
 ROUNDS = typer.Option(0, "--rounds", min=0, help="Repeats of every task; 0: each task's own.")
 ONLY = typer.Option([], "--only", help="Only tasks whose name contains this, such as 'prefill'; may be given several times.")
+ALSO = typer.Option([], "--also", help="Another row of ours: options of LLM such as kv_format=q8, several joined by ';'.")
 app.command("longprefill")(longprefill)
 
 
-def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None, rounds: int, only: list[str]) -> None:
+def _run(title: str, tasks: list, model: str, peer: list[str], also: list[str], json: Path | None, rounds: int, only: list[str]) -> None:
     from dataclasses import replace
 
     from headwater.bench.install import parse_peer
@@ -31,41 +33,44 @@ def _run(title: str, tasks: list, model: str, peer: list[str], json: Path | None
     if not tasks:
         raise UserInputError(f"--only {' '.join(only)}: no such task", field="only")
     report = Report(title)
-    specs = [ours(model), *(parse_peer(p, model) for p in peer)]
+    own, theirs = ours(model, also), [parse_peer(p, model) for p in peer]
     peers: list[Peer] = []
     try:
-        peers.extend(Peer(spec) for spec in specs)
+        peers.extend(Peer(spec) for spec in (*own, *theirs))
         measure(report, peers, [replace(t, rounds=rounds or t.rounds) for t in tasks])
     finally:
         for p in peers:
             p.close()
-    report.print(baseline=None if len(specs) == 1 else specs[1].name)
+    report.print(baseline=theirs[0].name if theirs else own[0].name if also else None)
     if json:
         report.save(json)
 
 
 @app.command("latency")
-def latency(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS, only: list[str] = ONLY) -> None:
+def latency(model: str = MODEL, peer: list[str] = PEER, also: list[str] = ALSO, json: Path = JSON, rounds: int = ROUNDS,
+            only: list[str] = ONLY) -> None:
     """Decode and prefill speed of one stream at several context lengths."""
     from headwater.bench.tasks import LATENCY
 
-    _run("latency", LATENCY, model, peer, json, rounds, only)
+    _run("latency", LATENCY, model, peer, also, json, rounds, only)
 
 
 @app.command("throughput")
-def throughput(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS, only: list[str] = ONLY) -> None:
+def throughput(model: str = MODEL, peer: list[str] = PEER, also: list[str] = ALSO, json: Path = JSON, rounds: int = ROUNDS,
+               only: list[str] = ONLY) -> None:
     """8 and 16 streams decoding together."""
     from headwater.bench.tasks import THROUGHPUT
 
-    _run("throughput", THROUGHPUT, model, peer, json, rounds, only)
+    _run("throughput", THROUGHPUT, model, peer, also, json, rounds, only)
 
 
 @app.command("decisions")
-def decisions(model: str = MODEL, peer: list[str] = PEER, json: Path = JSON, rounds: int = ROUNDS, only: list[str] = ONLY) -> None:
+def decisions(model: str = MODEL, peer: list[str] = PEER, also: list[str] = ALSO, json: Path = JSON, rounds: int = ROUNDS,
+              only: list[str] = ONLY) -> None:
     """32 questions of 20 tokens over a state of 2,000 tokens, cold and with the state kept."""
     from headwater.bench.tasks import DECISIONS
 
-    _run("decisions", DECISIONS, model, peer, json, rounds, only)
+    _run("decisions", DECISIONS, model, peer, also, json, rounds, only)
 
 
 @app.command("kernels")
@@ -177,7 +182,7 @@ def decide(
     folder: Path = typer.Argument(Path("../shared/data/classify"), help="Folder with BIG-Bench-Hard task files."),
     model: str = MODEL,
     count: int = typer.Option(100, min=1, help="Examples per task."),
-    plot: Path = typer.Option(None, help="Write a reliability plot (needs headwater[plots])."),
+    plot: Path = typer.Option(None, callback=writable, help="Write a reliability plot (needs headwater[plots])."),
     json: Path = JSON,
 ) -> None:
     """Accuracy, Brier, ECE, label mass and order consistency of decisions, beside controls that need no state or no model."""
@@ -267,6 +272,7 @@ def peers(
     folder: Path = typer.Option(..., help="Where environments of peers are made and kept."),
     names: list[str] = typer.Option([], "--peer", help="Only these (default: all that are known)."),
     model: str = MODEL,
+    also: list[str] = ALSO,
     json: Path = JSON,
     rounds: int = ROUNDS,
     only: list[str] = ONLY,
@@ -286,7 +292,7 @@ def peers(
     unknown = [n for n in names if n not in PEERS]
     if unknown:
         raise UserInputError(f"--peer {unknown[0]}: no such peer; known: {', '.join(PEERS)}", field="peer")
-    specs: list[PeerSpec] = [ours(model)]
+    specs: list[PeerSpec] = ours(model, also)
     for name in names or PEERS:
         console.print(f"{name}: preparing …")
         try:
@@ -379,7 +385,7 @@ def speculate(
     pairs: int = typer.Option(0, min=0, help="Pairs with and without drafts in text that cannot be guessed; 0: as the plan says."),
     weights: list[str] = typer.Option(["as-is"], "--weights", help="as-is, q8 or q4 at load; with several, v(g) and T(b) are drawn for each."),
     only: list[str] = typer.Option([], "--only", help="curves, arms, zero, copy, streams, suffix or rollback; may be given several times."),
-    plot: Path = typer.Option(None, help="Write a picture (needs headwater[plots])."),
+    plot: Path = typer.Option(None, callback=writable, help="Write a picture (needs headwater[plots])."),
     json: Path = JSON,
 ) -> None:
     """What drafting costs and brings: v(g), six arms on task sets, copying, text that cannot be guessed, 16 streams, the suffix structure,
@@ -437,7 +443,7 @@ def longcontext(
     prefill: bool = typer.Option(False, "--prefill", help="Instead: prefill with chunks left out (blasst) against dense."),
     quick: bool = typer.Option(False, "--quick", help="One document per length, budgets 0.2 and 0.5 only."),
     json: Path = JSON,
-    picture: Path = typer.Option(None, "--picture", help="Write KL over bytes read to this file (needs headwater[plots])."),
+    picture: Path = typer.Option(None, "--picture", callback=writable, help="Write KL over bytes read to this file (needs headwater[plots])."),
 ) -> None:
     """Lossy attention against dense: KL, retrieval, bytes read, seconds; every policy from one prefill."""
     from rich.console import Console

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from headwater.cli.options import writable
+
 
 def longprefill(
     model: str = typer.Option("smollm2-135m-instruct", "--model", help="A known name, a .gguf file, a folder or hf:ORG/REPO."),
@@ -16,7 +18,7 @@ def longprefill(
     mass: bool = typer.Option(True, "--mass/--no-mass", help="Also measure the soft-max mass that is read (another pass per policy)."),
     text: Path = typer.Option(None, "--text", help="Plain text to cut documents from; default: that of the package aiperf."),
     quick: bool = typer.Option(False, "--quick", help="One document per length, four policies."),
-    json: Path = typer.Option(None, "--json", help="Write figures and environment to this file."),
+    json: Path = typer.Option(None, "--json", callback=writable, help="Write figures and environment to this file."),
     picture: Path = typer.Option(None, "--picture", help="Write KL over what is left out, and speed over length (needs headwater[plots])."),
 ) -> None:
     """Prompts read in patterns against dense: KL, captured mass, what is left out, seconds, where it starts to pay."""

@@ -69,6 +69,9 @@ def main() -> None:
             raise
         print(f"headwater: {e.filename}: {e.strerror}", file=sys.stderr)      # a file that was named and cannot be read or written
         sys.exit(2)
+    except MemoryError as e:
+        print(f"headwater: more memory was asked for than there is ({e}); smaller sizes would be right", file=sys.stderr)
+        sys.exit(2)
     except RuntimeError as e:
         if type(e).__name__ != "NativeError":                       # what the environment asks of the kernels; they know nothing of our errors
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -26,6 +27,16 @@ Temperature = Annotated[float, typer.Option(help="0 = always the most likely tok
 TopP = Annotated[float, typer.Option(help="Draw from the smallest set of tokens with this share of the probability.")]
 TopK = Annotated[int, typer.Option(help="Draw from the k most likely tokens; 0 = all.")]
 Seed = Annotated[Optional[int], typer.Option(help="The same seed and prompt give the same text; default: a fresh one, printed at the end.")]  # noqa: UP045
+
+def writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Callback of an option that names a file for results: told before the work that would be lost. Raises UserInputError naming the option."""
+    from headwater.core.errors import UserInputError
+
+    if value is not None and (value.is_dir() or not value.parent.is_dir()):
+        wrong = "is a folder; name a file in it" if value.is_dir() else "its folder does not exist"
+        raise UserInputError(f"--{param.name} {value}: {wrong}", field=param.name)
+    return value
+
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Simulate: the real scheduler, cache and policies in virtual time. Needs neither weights nor kernels.")
 TRACE = typer.Option(None, "--trace", help="Azure LLM 2023 (.csv) or Mooncake (.jsonl) trace.")
-LIMIT = typer.Option(None, "--limit", min=1, help="Only so many requests.")
+LONGEST = 10_000_000                                                # tokens of a text, requests of a run
+LIMIT = typer.Option(None, "--limit", min=1, max=LONGEST, help="Only so many requests.")
 JSON = typer.Option(None, "--json", help="Write the figures to this file.")
 PLOT = typer.Option(None, "--plot", help="Draw a picture (.png, .svg, .pdf); needs the extra `plots`.")
 
@@ -209,11 +210,11 @@ def storm(
 @app.command("agents")
 def agents(
     sessions: int = typer.Option(4, "--sessions", min=1, max=1000, help="Agents that run side by side."),
-    turns: int = typer.Option(40, "--turns", min=1, help="Turns of each."),
-    system: int = typer.Option(600, "--system", min=1, help="Tokens of the system prompt."),
-    message: int = typer.Option(120, "--message", min=1, help="New tokens per turn."),
-    reasoning: int = typer.Option(200, "--reasoning", min=0, help="Reasoning tokens of an answer."),
-    answer: int = typer.Option(150, "--answer", min=1, help="Answer tokens."),
+    turns: int = typer.Option(40, "--turns", min=1, max=100_000, help="Turns of each."),
+    system: int = typer.Option(600, "--system", min=1, max=LONGEST, help="Tokens of the system prompt."),
+    message: int = typer.Option(120, "--message", min=1, max=LONGEST, help="New tokens per turn."),
+    reasoning: int = typer.Option(200, "--reasoning", min=0, max=LONGEST, help="Reasoning tokens of an answer."),
+    answer: int = typer.Option(150, "--answer", min=1, max=LONGEST, help="Answer tokens."),
     keep: bool = typer.Option(False, "--keep-reasoning", help="The template keeps earlier reasoning."),
     retokenised: float = typer.Option(0.1, "--retokenised", min=0.0, max=1.0, help="Chance that an answer, rendered again, tokenises differently."),
     memory: int = typer.Option(200_000, "--memory", min=1000, help="Tokens of KV memory."),
@@ -280,8 +281,7 @@ def truth(
     from headwater.sim import report
     from headwater.sim import truth as check
 
-    report.check_outputs(json, None)
-    report.check_outputs(out, None)
+    report.check_outputs(json, None, out)
     try:
         shares = [float(x) for x in loads.split(",")]
     except ValueError:

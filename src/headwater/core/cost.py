@@ -94,7 +94,7 @@ class Misses:
 
     def margin(self) -> float:
         """Factor on a prediction. Never below 0.8: luck is not a reason to plan long steps; at most 2: an accident is not one to plan short ones."""
-        return math.exp(min(max(self.mean + 3 * self.deviation, LEAST_MARGIN), MOST_MARGIN))
+        return math.exp(min(max(self.mean + 4 * self.deviation, LEAST_MARGIN), MOST_MARGIN))
 
 
 @dataclass(slots=True)

@@ -51,11 +51,17 @@ def build(room: str, spec: str) -> Any:
         attr, _, args = args.partition(":")
         try:
             cls = getattr(importlib.import_module(name), attr)
-        except (ImportError, AttributeError) as e:
+        except (ImportError, AttributeError, TypeError, ValueError, SyntaxError) as e:     # TypeError: a relative name
             raise UserInputError(f"--{room} {spec}: cannot load {name}:{attr} ({e})", field=room) from None
+        if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
+            raise UserInputError(f"--{room} {spec}: {name}:{attr} is no resident; a dataclass would be right", field=room)
     else:
         raise UserInputError(f"--{room} {spec}: no resident '{name}'; known: {', '.join(known)}", field=room)
-    return cls(**_parse_fields(room, cls, args))
+    values = _parse_fields(room, cls, args)
+    missing = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in values and f.default is f.default_factory is dataclasses.MISSING]
+    if missing:
+        raise UserInputError(f"--{room} {spec}: needs {', '.join(missing)}; {name}:field=value,… would be right", field=room)
+    return cls(**values)
 
 
 def require(room: str, name: str, value: V, right: bool, wanted: str) -> V:

@@ -75,6 +75,10 @@ class EngineSpec:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise UserInputError(f"--{field.replace('_', '-')}: must be an integer of at least {least}, got {value!r}", field)
+        for field in ("sched", "evict", "draft", "attend", "rope_scaling"):
+            value = getattr(self, field)
+            if not isinstance(value, str):
+                raise UserInputError(f"--{field.replace('_', '-')}: must be text, got {value!r}", field)
         for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", CACHE_FORMATS)):
             value = getattr(self, field)
             if value not in known:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -73,26 +75,58 @@ class _Running:
 
 
 class Offline:
-    """One caller, one thread: `run` blocks until every request finished. Held requests stay until `release`."""
+    """`run` blocks until every request finished; calls of several threads run one after the other. Held requests stay until `release`."""
 
     def __init__(self, engine: Engine, text: TextModel) -> None:
         self.engine = engine
         self.text = text
         self._running: dict[str, _Running] = {}
         self._closed = False
+        self._freed = False
+        self._turns = threading.Lock()                              # held by the thread that turns the engine
+        self._turning = 0                                           # which one, 0 = none
 
     def close(self) -> None:
-        """Free the model's memory; what is asked from now on is refused."""
+        """Free the model's memory; what is asked from now on is refused. A `run` under way ends with UserInputError after its step."""
         self._closed = True
-        self.engine.close()
+        if self._turning != threading.get_ident():                  # from on_delta: freed when its run has ended
+            with self._turns:
+                self._free()
+
+    def _free(self) -> None:
+        if not self._freed:
+            self._freed = True
+            self.engine.close()
+
+    def check_open(self) -> None:
+        """Raises UserInputError once closed."""
+        if self._closed:
+            raise UserInputError("LLM: is closed", "model")
+
+    @contextlib.contextmanager
+    def _turn_of(self) -> Iterator[None]:
+        """Raises UserInputError where this thread turns the engine already, and once closed."""
+        if self._turning == threading.get_ident():
+            raise UserInputError("on_delta: the LLM that is generating cannot be asked again from here; do it when generate has returned", "on_delta")
+        with self._turns:
+            self.check_open()
+            self._turning = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._turning = 0
+                if self._closed:
+                    self._free()
 
     def run(self, wants: Sequence[GenerateRequest], on_delta: Callable[[int, Delta], None] | None = None) -> list[Answer]:
         """Answers in the order of `wants`. on_delta gets (index of the request, delta) as they come.
 
         Raises UserInputError once closed, and the first request's error after cancelling the others; KeyboardInterrupt cancels all and passes on.
         """
-        if self._closed:
-            raise UserInputError("LLM: is closed", "model")
+        with self._turn_of():
+            return self._run(wants, on_delta)
+
+    def _run(self, wants: Sequence[GenerateRequest], on_delta: Callable[[int, Delta], None] | None) -> list[Answer]:
         caps = self.engine.executor.caps()
         now, text = self.engine.clock.now(), self.text
         expanded = [expand(g, caps.context, caps.vocabulary, text.stop_ids, now, generates=text.generates) for g in wants]
@@ -111,6 +145,7 @@ class Offline:
         try:
             while self._running:
                 self._turn(lambda answer, delta: on_delta(index[id(answer)], delta) if on_delta else None)
+                self.check_open()
         except BaseException:
             self._abandon()
             raise
@@ -156,9 +191,12 @@ class Offline:
         if self._closed:
             return
         self.engine.post(Release(request_id))
-        if not self._running:
-            while self.engine.run_once() is not None:
-                pass
+        if self._turns.acquire(blocking=False):                     # else whoever turns the engine takes it
+            try:
+                while not self._closed and self.engine.run_once() is not None:
+                    pass
+            finally:
+                self._turns.release()
 
     def hold(self, prompt: Sequence[int] | np.ndarray, parent: str | None = None, parent_pos: int = 0) -> str:
         """Compute the state of `prompt` and keep it; -> the request id to fork from."""

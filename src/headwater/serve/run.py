@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
 import gc
 import logging
 import os
@@ -47,19 +48,30 @@ class Uvicorn(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises UserInputError when the address is taken."""
+    """A bound socket. Raises UserInputError when the address is taken, is not this machine's, or is none."""
+    if not host.strip():                                            # the system would take it for every address there is
+        raise UserInputError("--host: is empty; 127.0.0.1 would be right, or 0.0.0.0 for every address of this machine", "host")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     s = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)   # named: asyncio turns Nagle's delay off only where it is
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         s.bind((host, port))
-    except OSError as e:
+    except (OSError, TypeError) as e:                               # TypeError: what cannot be a name, such as one with a NUL
+        s.close()
         raise taken(host, port, e) from None
     return s
 
 
-def taken(host: str, port: int, error: OSError) -> UserInputError:
-    return UserInputError(f"--port {port}: cannot listen on {host}:{port} ({error.strerror}); is another server running there?")
+def taken(host: str, port: int, error: OSError | TypeError) -> UserInputError:
+    """What is wrong with an address that could not be bound, and which option would change it."""
+    code = error.errno if isinstance(error, OSError) else None
+    why = error.strerror if isinstance(error, OSError) else error
+    where = f"cannot listen on {f'[{host}]' if ':' in host else host}:{port} ({why})"
+    if code == errno.EADDRINUSE:
+        return UserInputError(f"--port {port}: {where}; is another server running there?", "port")
+    if code in (errno.EACCES, errno.EPERM):
+        return UserInputError(f"--port {port}: {where}; one from 1024 on needs no privilege", "port")
+    return UserInputError(f"--host {host}: {where}; an address of this machine would be right, such as 127.0.0.1", "host")
 
 
 def run(spec: EngineSpec, settings: ServeSettings) -> None:
@@ -168,7 +180,7 @@ async def _serve(spec: EngineSpec, settings: ServeSettings, sock: socket.socket)
         facts = {"url": url, "model": front.model_info.name, "context": front.model_info.context, "seconds": round(seconds, 3)}
         log.info("ready", extra={"fields": facts})
     else:
-        console.print(f"[bold]{front.model_info.name}[/], context {front.model_info.context:,}, ready after {seconds:.2f} s at {url}")
+        console.print(f"[bold]{front.model_info.name}[/], context {front.model_info.context:,}, ready after {seconds:.2f} s at {url}", soft_wrap=True)
     trimming = asyncio.create_task(give_back())
     try:
         await server.serve(sockets=[sock])

@@ -37,9 +37,9 @@ def text(report: RunReport) -> str:
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def check_outputs(json_file: Path | None, plot: Path | None) -> None:
-    """Before a long run: can its figures and its picture be written? Raises UserInputError naming the option."""
-    for option, path in (("json", json_file), ("plot", plot)):
+def check_outputs(json_file: Path | None, plot: Path | None, out: Path | None = None) -> None:
+    """Before a long run: can its figures, its picture and its costs be written? Raises UserInputError naming the option."""
+    for option, path in (("json", json_file), ("plot", plot), ("out", out)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             wrong = "is a folder; name a file in it" if path.is_dir() else "its folder does not exist"
             raise UserInputError(f"--{option} {path}: {wrong}", field=option)

@@ -19,6 +19,7 @@ from headwater.kv.prefix import mix
 HASH_BLOCK = 512                  # tokens behind one hash id of a Mooncake trace
 _TICK = 3.0                       # seconds to which the Mooncake conversation trace rounds its arrivals
 _LONGEST = 10_000_000
+_LATEST = 1e12                    # seconds; float64 tells microseconds apart to there
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class Trace:
         """Lengths divided by `lengths` (at least 1 token), arrivals stretched by `time`; order, bursts and shared prefixes stay."""
         if not 1 <= lengths < math.inf or not 0 < time < math.inf:
             raise UserInputError(f"--scale {lengths:g} must be a number of at least 1 and --stretch {time:g} one above 0", field="scale")
+        last = float(self.time[-1]) * time
+        if last > _LATEST:
+            raise UserInputError(f"--stretch {time:g}: the last request would arrive at {last:g} s, {_LATEST:g} at most", "stretch")
         block = max(int(self.hash_block / lengths), 1)
         shrink = self.hash_block / block if self.blocks is not None else lengths
         return replace(self, time=self.time * time, prompt=np.maximum(self.prompt / shrink, 1).astype(np.int32),
@@ -136,8 +140,8 @@ def _mooncake(path: Path, spread: bool) -> Trace:
                     raise
                 what = "needs timestamp, input_length, output_length and hash_ids"
                 raise FormatError(f"{where}: {what} ({type(e).__name__}: {e})", field="trace") from None
-            if not math.isfinite(stamp):
-                raise FormatError(f"{where}: timestamp {stamp} is not a number of milliseconds", field="trace")
+            if not abs(stamp) <= _LATEST * 1e3:
+                raise FormatError(f"{where}: timestamp {stamp:g} is not a number of milliseconds up to {_LATEST * 1e3:g}", field="trace")
             if len(blocks[-1]) * HASH_BLOCK < max(sizes[-1][0], 1):      # an empty prompt counts as one token
                 raise FormatError(f"{where}: {len(blocks[-1])} hash ids cannot cover {sizes[-1][0]} tokens ({HASH_BLOCK} each)", field="trace")
             times.append(stamp / 1e3)
@@ -194,7 +198,10 @@ def poisson(requests: int, rate: float, prompt: int, output: int, seed: int, sha
     if max(100 * prompt, 100 * output, shared) > _LONGEST:          # lengths reach a hundred medians
         raise UserInputError(f"--generate: prompt and output must be at most {_LONGEST // 100:,}, shared at most {_LONGEST:,}", field="generate")
     rng = np.random.default_rng(seed)
-    time = np.cumsum(rng.gamma(1.0 / bursts, bursts / rate, requests))
+    with np.errstate(over="ignore"):                                # refused below
+        time = np.cumsum(rng.gamma(1.0 / bursts, bursts / rate, requests))
+    if not time[-1] <= _LATEST:
+        raise UserInputError(f"--generate: at this rate the last of {requests} requests would arrive at {time[-1]:g} s, {_LATEST:g} at most", "rate")
     lengths = [np.clip(median * rng.lognormal(0.0, 0.8, requests), 1, 100 * median).astype(np.int32) for median in (prompt, output)]
     if not shared:
         return Trace("poisson", time, lengths[0], lengths[1])

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from headwater.core.registry import require
+
 
 class Branch(NamedTuple):
     """Another way on: ids int32[k], from the row's next token on, alike with the draft's until it leaves it. share: of what the drafter knows to have
@@ -32,6 +34,11 @@ class Draft:
 
 
 NOTHING = Draft(np.zeros(0, np.int32))
+
+
+def bounded(name: str, value: int, least: int, most: int = 1 << 30) -> int:
+    """A whole number of a drafter. Raises UserInputError naming the bounds."""
+    return require("draft", name, value, least <= value <= most, f"from {least:,} to {most:,}")
 
 
 class Drafter(Protocol):

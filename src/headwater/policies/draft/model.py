@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.core.registry import register
-from headwater.policies.draft.api import NOTHING, Draft, SmallModel
+from headwater.policies.draft.api import NOTHING, Draft, SmallModel, bounded
 
 
 @register("draft", "model")
@@ -30,6 +30,10 @@ class ModelDraft:
     _salts: dict[int, str] = field(default_factory=dict, init=False, repr=False)
     _sampling: dict[int, tuple[float, int]] = field(default_factory=dict, init=False, repr=False)
     _model: SmallModel | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bounded("length", self.length, 1)
+        bounded("match", self.match, 0)
 
     def attach(self, model: SmallModel) -> None:
         """Who computes; before the first row."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.core.registry import register
-from headwater.policies.draft.api import NOTHING, Draft
+from headwater.policies.draft.api import NOTHING, Draft, bounded
 
 
 @dataclass(slots=True)
@@ -21,12 +21,16 @@ class NgramDraft:
 
     Source: Saxena, "Prompt Lookup Decoding" (2023); the control arm for every other drafter.
 
-    shortest, longest: n in tokens.
+    shortest, longest: n in tokens, 1 ≤ shortest ≤ longest ≤ 64 (every token is entered under each).
     """
 
     shortest: int = 2
     longest: int = 4
     _rows: dict[int, _Row] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        bounded("shortest", self.shortest, 1, 64)
+        bounded("longest", self.longest, self.shortest, 64)
 
     def begin(self, row: int, tokens: np.ndarray, salt: str) -> None:
         self._rows[row] = _Row([])

@@ -8,7 +8,7 @@ import numpy as np
 
 from headwater.core.registry import register
 from headwater.kernels.history import LONGEST, TokenHistory
-from headwater.policies.draft.api import NOTHING, Draft, Fork
+from headwater.policies.draft.api import NOTHING, Draft, Fork, bounded
 
 
 @dataclass(slots=True)
@@ -59,6 +59,10 @@ class SelfDraft:
     _wanted: list[Fork] = field(default_factory=list, init=False, repr=False)
     _unwanted: list[int] = field(default_factory=list, init=False, repr=False)
     _keys: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("budget", 1), ("interval", 0), ("most", 1)):
+            bounded(name, getattr(self, name), least)
 
     def mark(self, start: tuple[int, ...], end: tuple[int, ...]) -> None:
         """Ids of the markers around thinking. Without `start` every row thinks from its first token on, until `end`."""

@@ -1,12 +1,13 @@
 """draft/suffix: what followed the longest matching suffix, in this row and in past outputs of the same tenant."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.kernels.history import LONGEST, TokenHistory
-from headwater.policies.draft.api import Branch, Draft
+from headwater.policies.draft.api import Branch, Draft, bounded
 
 
 @dataclass(slots=True)
@@ -39,6 +40,11 @@ class SuffixDraft:
     branches: int = 3
     _rows: dict[int, _Row] = field(default_factory=dict, init=False, repr=False)
     _past: dict[str, TokenHistory] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, least in (("history", 1), ("tenants", 1), ("offset", 0), ("branches", 0)):
+            bounded(name, getattr(self, name), least)
+        require("draft", "factor", self.factor, 0 <= self.factor < math.inf, "a finite number of at least 0")
 
     def begin(self, row: int, tokens: np.ndarray, salt: str) -> None:
         r = self._rows[row] = _Row(salt, TokenHistory(max(2 * len(tokens), 1024)), np.zeros(4 * LONGEST, np.int32))

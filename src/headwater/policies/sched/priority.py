@@ -1,10 +1,11 @@
 """sched/priority: the request's own priority decides, lower first, with ageing so that nobody waits for ever."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.policies.sched.api import RowsView, SchedPolicy
 
 
@@ -17,6 +18,10 @@ class Priority(SchedPolicy):
     """
 
     ageing: float = 30.0
+
+    def __post_init__(self) -> None:
+        SchedPolicy.__post_init__(self)
+        require("sched", "ageing", self.ageing, 0 <= self.ageing < math.inf, "a finite number of at least 0")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         aged = (now - rows.arrival) / self.ageing if self.ageing > 0 else 0.0

@@ -1,10 +1,11 @@
 """sched/sjf: shortest job first by the tokens still to compute, with ageing."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from headwater.core.registry import register
+from headwater.core.registry import register, require
 from headwater.policies.sched.api import RowsView, SchedPolicy
 
 
@@ -19,6 +20,10 @@ class ShortestFirst(SchedPolicy):
     """
 
     ageing: float = 200.0
+
+    def __post_init__(self) -> None:
+        SchedPolicy.__post_init__(self)
+        require("sched", "ageing", self.ageing, 0 <= self.ageing < math.inf, "a finite number of at least 0")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         return (rows.known - rows.done).astype(np.float64) - self.ageing * np.maximum(now - rows.arrival, 0.0)
