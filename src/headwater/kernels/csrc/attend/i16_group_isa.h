@@ -33,7 +33,7 @@ inline void code_queries(const QueryCodes& q, int rows) {
   for (int r = 0; r < rows; ++r) {
     alignas(64) float x[kI16Widest];
     std::memcpy(x, q.high(r), static_cast<size_t>(q.n) * sizeof(float));
-    const float scale = 128.0f * scaled_codes(x, q.n, q.high(r), q.low(r));
+    const float scale = 128.0f * scaled_codes(x, q.n, {}, q.high(r), q.low(r));
     q.meta(r) = {scale, minus_sum(q.high(r), q.n), minus_sum(q.low(r), q.n)};
   }
 }

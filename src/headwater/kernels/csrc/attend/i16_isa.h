@@ -53,26 +53,44 @@ HW_INLINE float largest_of(const float* x, int n) {
   return fold_max(most) + fold_sum(poison);
 }
 
-HW_INLINE void write_codes(const float* x, int n, float inverse, int8_t* high, int8_t* low) {
+// The lowest byte of every lane.
+HW_INLINE void store_bytes(void* p, I32x16 a) {
+#if defined(HW_ISA_avx512)
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+#elif defined(HW_ISA_avx2)
+  const __m256i byte = _mm256_set1_epi32(255);
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(_mm256_and_si256(a.a, byte), _mm256_and_si256(a.b, byte)), 0xd8);
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm_packus_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+#else
+  for (int i = 0; i < kLanes; ++i) static_cast<uint8_t*>(p)[i] = static_cast<uint8_t>(a.v[i]);
+#endif
+}
+
+// offset: what is added to high (its first) and to low before they are stored as bytes.
+struct CodeOffset {
+  int high = 0, low = 0;
+};
+
+HW_INLINE void write_codes(const float* x, int n, float inverse, CodeOffset offset, void* high, void* low) {
   const F32x16 factor = splat(inverse), upper = splat(static_cast<float>(kI16Most)), lower = splat(static_cast<float>(-kI16Most));
   for (int i = 0; i < n; i += kLanes) {
     I32x16 h, l;
     split_code(to_int(max(min(load(x + i) * factor, upper), lower)), h, l);  // what is no number becomes 16,319
-    store_i8(high + i, h);
-    store_i8(low + i, l);
+    store_bytes(static_cast<char*>(high) + i, add(h, splat_int(offset.high)));
+    store_bytes(static_cast<char*>(low) + i, add(l, splat_int(offset.low)));
   }
 }
 
 // Codes of a query or a key; returns their scale: amax / 16,319, 0 for a vector of zeros, NaN for one with something that is no finite number.
-inline float scaled_codes(const float* x, int n, int8_t* high, int8_t* low) {
+inline float scaled_codes(const float* x, int n, CodeOffset offset, void* high, void* low) {
   const float amax = largest_of(x, n);
   const bool some = amax >= kI16Least;
-  write_codes(x, n, some ? static_cast<float>(kI16Most) / amax : 0.0f, high, low);
+  write_codes(x, n, some ? static_cast<float>(kI16Most) / amax : 0.0f, offset, high, low);
   return amax < kI16Least ? 0.0f : amax / static_cast<float>(kI16Most);
 }
 
 // Codes of a value; returns the least exponent e with amax <= 16,319 · 2^e. So weights can take it in before they are rounded.
-inline float exponent_codes(const float* x, int n, int8_t* high, int8_t* low) {
+inline float exponent_codes(const float* x, int n, void* high, void* low) {
   const float amax = largest_of(x, n), step = amax / static_cast<float>(kI16Most);
   uint32_t bits;
   std::memcpy(&bits, &step, 4);
@@ -81,7 +99,7 @@ inline float exponent_codes(const float* x, int n, int8_t* high, int8_t* low) {
   const uint32_t inverse_bits = static_cast<uint32_t>(127 - exponent) << 23;
   float inverse;
   std::memcpy(&inverse, &inverse_bits, 4);
-  write_codes(x, n, some ? inverse : 0.0f, high, low);
+  write_codes(x, n, some ? inverse : 0.0f, {}, high, low);
   return amax == amax ? static_cast<float>(exponent) : std::nanf("");
 }
 

@@ -10,13 +10,11 @@ namespace HW_ISA {
 
 // One key: fours of channels lie together, position by position.
 inline void store_i16_key(int dim, const float* x, char* block, int slot) {
-  int8_t codes[2][kI16Widest];
-  reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot] = scaled_codes(x, dim, codes[0], codes[1]);
+  char codes[2][kI16Widest];
+  reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot] = scaled_codes(x, dim, {128, 64}, codes[0], codes[1]);
   for (int half = 0; half < 2; ++half) {
-    uint8_t stored[kI16Widest];
-    for (int d = 0; d < dim; ++d) stored[d] = static_cast<uint8_t>(codes[half][d] + (half ? 64 : 128));
     char* to = block + half * i16_plane(dim) + slot * 4;
-    for (int d = 0; d < dim; d += 4) std::memcpy(to + d * kBlockTokens, stored + d, 4);
+    for (int d = 0; d < dim; d += 4) std::memcpy(to + d * kBlockTokens, codes[half] + d, 4);
   }
 }
 
@@ -26,8 +24,7 @@ inline void store_i16_values(int dim, const float* x, int64_t stride, char* bloc
   for (const int stop = slot + count; slot < stop;) {
     const int first = slot % 4, n = stop - slot < 4 - first ? stop - slot : 4 - first;
     for (int i = 0; i < n; ++i, x += stride) {
-      auto *high = reinterpret_cast<int8_t*>(codes[0][first + i]), *low = reinterpret_cast<int8_t*>(codes[1][first + i]);
-      reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot + i] = exponent_codes(x, dim, high, low);
+      reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot + i] = exponent_codes(x, dim, codes[0][first + i], codes[1][first + i]);
     }
     for (int half = 0; half < 2; ++half) {
       char* to = block + half * i16_plane(dim) + slot / 4 * 4 * dim;
