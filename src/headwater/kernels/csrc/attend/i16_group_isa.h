@@ -33,8 +33,9 @@ inline void code_queries(const QueryCodes& q, int rows) {
   for (int r = 0; r < rows; ++r) {
     alignas(64) float x[kI16Widest];
     std::memcpy(x, q.high(r), static_cast<size_t>(q.n) * sizeof(float));
-    const float scale = 128.0f * scaled_codes(x, q.n, {}, q.high(r), q.low(r));
-    q.meta(r) = {scale, minus_sum(q.high(r), q.n), minus_sum(q.low(r), q.n)};
+    CodeSums sums;
+    const float scale = 128.0f * scaled_codes(x, q.n, {}, q.high(r), q.low(r), sums);
+    q.meta(r) = {scale, -sum_lanes(sums.high), -sum_lanes(sums.low)};
   }
 }
 
@@ -148,7 +149,10 @@ struct VectorProducts {
 inline void vector_rows(const AttendJob& job, const Work& w, CodeWork& c, int kv_head, const int32_t* table, const int32_t* next, int r0, int r1, int b0,
                         int b1) {
   const CodeBlocks blocks(job, table, next, kv_head, b0, b1);
-  for (int b = b0; b < b1; ++b) prefetch(blocks.values[b] + 2 * i16_plane(job.padded));
+  for (int b = b0; b < b1; ++b) {
+    prefetch(blocks.keys[b] + 2 * i16_plane(job.padded));
+    prefetch(blocks.values[b] + 2 * i16_plane(job.padded));
+  }
   code_group(w, c, VectorProducts{job, w, c, blocks, b0, b1}, r0, r1, b0, b1);
 }
 

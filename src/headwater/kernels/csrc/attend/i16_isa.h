@@ -71,21 +71,29 @@ struct CodeOffset {
   int high = 0, low = 0;
 };
 
-HW_INLINE void write_codes(const float* x, int n, float inverse, CodeOffset offset, void* high, void* low) {
+struct CodeSums {
+  I32x16 high, low;
+};
+
+HW_INLINE CodeSums write_codes(const float* x, int n, float inverse, CodeOffset offset, void* high, void* low) {
+  CodeSums sums{splat_int(0), splat_int(0)};
   const F32x16 factor = splat(inverse), upper = splat(static_cast<float>(kI16Most)), lower = splat(static_cast<float>(-kI16Most));
   for (int i = 0; i < n; i += kLanes) {
     I32x16 h, l;
     split_code(to_int(max(min(load(x + i) * factor, upper), lower)), h, l);  // what is no number becomes 16,319
     store_bytes(static_cast<char*>(high) + i, add(h, splat_int(offset.high)));
     store_bytes(static_cast<char*>(low) + i, add(l, splat_int(offset.low)));
+    sums = {add(sums.high, h), add(sums.low, l)};
   }
+  return sums;
 }
 
-// Codes of a query or a key; returns their scale: amax / 16,319, 0 for a vector of zeros, NaN for one with something that is no finite number.
-inline float scaled_codes(const float* x, int n, CodeOffset offset, void* high, void* low) {
+// Codes of a query or a key, and sums of the parts of the codes; returns their scale: amax / 16,319, 0 for a vector of zeros, NaN for one with
+// something that is no finite number.
+HW_INLINE float scaled_codes(const float* x, int n, CodeOffset offset, void* high, void* low, CodeSums& sums) {
   const float amax = largest_of(x, n);
   const bool some = amax >= kI16Least;
-  write_codes(x, n, some ? static_cast<float>(kI16Most) / amax : 0.0f, offset, high, low);
+  sums = write_codes(x, n, some ? static_cast<float>(kI16Most) / amax : 0.0f, offset, high, low);
   return amax < kI16Least ? 0.0f : amax / static_cast<float>(kI16Most);
 }
 
@@ -101,13 +109,6 @@ inline float exponent_codes(const float* x, int n, void* high, void* low) {
   std::memcpy(&inverse, &inverse_bits, 4);
   write_codes(x, n, some ? inverse : 0.0f, {}, high, low);
   return amax == amax ? static_cast<float>(exponent) : std::nanf("");
-}
-
-// Minus the sum of n codes, a multiple of 16.
-HW_INLINE int32_t minus_sum(const int8_t* codes, int n) {
-  int32_t sum = 0;
-  for (int i = 0; i < n; ++i) sum += codes[i];
-  return -sum;
 }
 
 HW_INLINE U8x64 codes_at(const char* p) { return load_bytes(reinterpret_cast<const uint8_t*>(p)); }
@@ -212,8 +213,6 @@ HW_INLINE void code_scores(const QueryCodes& q, int r, const char* const* blocks
     for (int b = 0; b < NB; ++b) dot[i][b].init(q.meta(r + i));
   }
   const int64_t plane = i16_plane(q.n);
-  HW_UNROLL(8)
-  for (int b = 0; b < NB; ++b) prefetch(blocks[b + kAhead] + 2 * plane);
   for (int d = 0; d < q.n; d += 4) {
     U8x64 h[NB], l[NB];
     HW_UNROLL(8)
@@ -257,7 +256,6 @@ HW_INLINE void code_values(const int8_t* weights, const char* const* blocks, int
   }
   const int64_t plane = i16_plane(dim);
   for (int b = b0; b < b1; ++b) {
-    if (c == 0) prefetch(blocks[b + kAhead] + 2 * plane);
     HW_UNROLL(4)
     for (int four = 0; four < 4; ++four) {
       U8x64 h[NV], l[NV];

@@ -11,11 +11,24 @@ namespace HW_ISA {
 // One key: fours of channels lie together, position by position.
 inline void store_i16_key(int dim, const float* x, char* block, int slot) {
   char codes[2][kI16Widest];
-  reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot] = scaled_codes(x, dim, {128, 64}, codes[0], codes[1]);
+  CodeSums unused;
+  reinterpret_cast<float*>(block + 2 * i16_plane(dim))[slot] = scaled_codes(x, dim, {128, 64}, codes[0], codes[1], unused);
   for (int half = 0; half < 2; ++half) {
     char* to = block + half * i16_plane(dim) + slot * 4;
     for (int d = 0; d < dim; d += 4) std::memcpy(to + d * kBlockTokens, codes[half] + d, 4);
   }
+}
+
+// to[4 d + i] = codes[d]
+HW_INLINE void put_every_fourth(const uint8_t* codes, int dim, char* to, int i) {
+#if defined(HW_ISA_avx512)
+  for (int d = 0; d < dim; d += kLanes) {
+    const __m512i four = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + d)));
+    _mm512_mask_storeu_epi8(to + 4 * d, 0x1111111111111111ull << i, _mm512_sll_epi32(four, _mm_cvtsi32_si128(8 * i)));
+  }
+#else
+  for (int d = 0; d < dim; ++d) to[4 * d + i] = static_cast<char>(codes[d]);
+#endif
 }
 
 // `count` values from `slot` on: fours of positions lie together, channel by channel.
@@ -36,8 +49,7 @@ inline void store_i16_values(int dim, const float* x, int64_t stride, char* bloc
         }
         continue;
       }
-      for (int i = first; i < first + n; ++i)
-        for (int d = 0; d < dim; ++d) to[4 * d + i] = static_cast<char>(codes[half][i][d]);
+      for (int i = first; i < first + n; ++i) put_every_fourth(codes[half][i], dim, to, i);
     }
     slot += n;
   }
