@@ -14,7 +14,7 @@ PRODUCTS = {
 }
 CODES = {                                  # attention over whole numbers of 15 bits in two halves (ADR 011)
     "amx": "tdpbssd on tiles of 16 query rows x 16 positions or channels from 8 query rows on; below, as avx512",
-    "avx512": "vpdpbusd, tiles of 6 query rows x 2 vectors or 3 x 4; AVX-512 VNNI found",
+    "avx512": "vpdpbusd, tiles of 4 query rows x 2 vectors; AVX-512 VNNI found",
     "avx2": "vpmaddubsw, tiles of 2 query rows x 1 vector",
     "portable": "plain loops over sixteen lanes, any x86-64",
 }

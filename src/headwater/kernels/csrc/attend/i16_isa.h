@@ -15,8 +15,8 @@ namespace HW_ISA {
 constexpr int kWeightStride = 2 * kChunkTokens + 64;  // bytes between rows of weight codes: high [256], low [256]
 
 #if defined(HW_ISA_avx512)
-constexpr int kCodeRows = 6;
-constexpr int code_vectors(int rows) { return rows <= 3 ? 4 : 2; }
+constexpr int kCodeRows = 4;  // two sums each and vector: more would not stay in registers
+constexpr int code_vectors(int rows) { return rows <= 2 ? 4 : 2; }
 #elif defined(HW_ISA_avx2)
 constexpr int kCodeRows = 2;
 constexpr int code_vectors(int) { return 1; }
@@ -302,8 +302,6 @@ HW_INLINE void with_rows(int rows, F&& f) {
 #if defined(HW_ISA_avx512)
     case 3: return f(std::integral_constant<int, 3>{});
     case 4: return f(std::integral_constant<int, 4>{});
-    case 5: return f(std::integral_constant<int, 5>{});
-    case 6: return f(std::integral_constant<int, 6>{});
 #endif
   }
 }
