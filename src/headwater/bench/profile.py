@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from headwater.bench.report import Figure, Report
-from headwater.core.kvspec import BLOCK_TOKENS
+from headwater.core.errors import UserInputError
+from headwater.core.kvspec import BLOCK_TOKENS, CACHE_FORMATS
 from headwater.kernels import native
 from headwater.kernels.lower import NativeProgram
 from headwater.kernels.program import Head, Program, Step
@@ -38,12 +39,14 @@ class Stepper:
         return self.native.run(step, self.pool.kv, self.pool.state if self.pool.state.arrays else None)
 
 
-def load_stepper(model: str, context: int) -> Stepper:
-    """Load weights and a cache for one row. Raises UserInputError where the model cannot be loaded."""
+def load_stepper(model: str, context: int, kv_format: str = "f16") -> Stepper:
+    """Load weights and a cache for one row. Raises UserInputError where the model cannot be loaded or the format is unknown."""
     from headwater.model.catalog import resolve
     from headwater.model.load.loader import load_model
 
-    loaded = load_model([Path(p) for p in resolve(model)])
+    if kv_format not in CACHE_FORMATS:
+        raise UserInputError(f"--kv {kv_format}: one of {', '.join(CACHE_FORMATS)}", "kv_format")
+    loaded = load_model([Path(p) for p in resolve(model)], kv_format=kv_format)
     blocks = -(-context // BLOCK_TOKENS)
     pool = KVPool(loaded.kvspec, (blocks,) * len(loaded.kvspec.groups), 1 if loaded.kvspec.states else 0)
     pool.used(blocks - 1)
@@ -60,32 +63,34 @@ def one_token(stepper: Stepper, position: int) -> float:
     return 1.0
 
 
-def measure(stepper: Stepper, position: int, tokens: int, rounds: int) -> dict[str, list[float]]:
-    """Milliseconds per round by kind of operation; `whole` is the step with its output row, `logits` the output matrix."""
-    out: dict[str, list[float]] = {}
-    for turn in range(rounds + 1):
-        stepper.native.timed(True)
-        stepper.native.take_seconds()
-        begin = time.perf_counter()
-        hidden = stepper.step(position, tokens)
-        middle = time.perf_counter()
-        if stepper.head is not None:
-            native.logits(hidden, stepper.head)
-        end = time.perf_counter()
-        seconds = {**stepper.native.take_seconds(), "logits": end - middle, "whole": end - begin}
-        if turn:
-            for kind, value in seconds.items():
-                out.setdefault(kind, []).append(1e3 * value)
-    return out
+def measure(stepper: Stepper, position: int, tokens: int) -> dict[str, float]:
+    """Milliseconds of one step by kind of operation; `whole` is the step with its output row, `logits` the output matrix."""
+    stepper.native.timed(True)
+    stepper.native.take_seconds()
+    begin = time.perf_counter()
+    hidden = stepper.step(position, tokens)
+    middle = time.perf_counter()
+    if stepper.head is not None:
+        native.logits(hidden, stepper.head)
+    end = time.perf_counter()
+    seconds = {**stepper.native.take_seconds(), "logits": end - middle, "whole": end - begin}
+    return {kind: 1e3 * value for kind, value in seconds.items()}
 
 
-def bench(model: str, prompts: tuple[int, ...] = (512, 2048), contexts: tuple[int, ...] = (128, 2048), rounds: int = 3) -> Report:
-    """Prefill of each prompt as one step, and one token after each context."""
+def bench(model: str, prompts: tuple[int, ...] = (512, 2048), contexts: tuple[int, ...] = (128, 2048), rounds: int = 3,
+          formats: tuple[str, ...] = ("f16",)) -> Report:
+    """Prefill of each prompt as one step, and one token after each context; formats of keys and values take turns."""
     report = Report(f"profile, {native.library().isa()}, {native.library().threads()} threads")
-    stepper = load_stepper(model, max(*prompts, *contexts) + 1)
+    steppers = {f: load_stepper(model, max(*prompts, *contexts) + 1, f) for f in formats}
     cases = [(f"prefill {n:,}", 0, n) for n in prompts] + [(f"one token at {n:,}", n, 1) for n in contexts]
     for name, position, tokens in cases:
-        times = measure(stepper, position, tokens, rounds)
-        for kind, values in sorted(times.items(), key=lambda item: -sum(item[1])):
-            report.add(name, kind, Figure("time", "ms", values, better="lower"))
+        times: dict[str, dict[str, list[float]]] = {f: {} for f in formats}
+        for turn in range(rounds + 1):
+            for f in formats:
+                for kind, value in measure(steppers[f], position, tokens).items():
+                    times[f].setdefault(kind, []).extend([value] if turn else [])
+        for f in formats:
+            label = name if len(formats) == 1 else f"{name}, {f}"
+            for kind, values in sorted(times[f].items(), key=lambda item: -sum(item[1])):
+                report.add(label, kind, Figure("time", "ms", values, better="lower"))
     return report

@@ -110,7 +110,8 @@ def load(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(5, mi
 @app.command("profile")
 def profile(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(3, min=1, help="Rounds after one that is not counted."),
             prompt: list[int] = typer.Option([512, 2048], "--prompt", min=1, help="Prompt lengths, each as one step."),
-            at: list[int] = typer.Option([128, 2048], "--at", min=1, help="Contexts after which one token is drawn.")) -> None:
+            at: list[int] = typer.Option([128, 2048], "--at", min=1, help="Contexts after which one token is drawn."),
+            kv: list[str] = typer.Option(["f16"], "--kv", help="KV formats, which take turns; may be given several times.")) -> None:
     """Where the time of a step goes: milliseconds by kind of operation, for prompts and single tokens."""
     from headwater.bench.profile import bench
     from headwater.core.errors import UserInputError
@@ -118,7 +119,7 @@ def profile(model: str = MODEL, json: Path = JSON, rounds: int = typer.Option(3,
 
     if not native.available():
         raise UserInputError("bench profile: needs the native module (HEADWATER_NATIVE is off, or the package was installed without it)")
-    report = bench(model, tuple(prompt), tuple(at), rounds)
+    report = bench(model, tuple(prompt), tuple(at), rounds, tuple(kv))
     report.print()
     if json:
         report.save(json)
