@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from headwater.core.drafting import DraftCounts
-from headwater.core.errors import HeadwaterError, UserInputError
+from headwater.core.errors import HeadwaterError, UserInputError, expect
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec, TokenLogprobs
 from headwater.engine.build import EngineSpec, load
@@ -114,6 +115,8 @@ class LLM:
 
         on_delta: called with (prompt index, Delta) as tokens come. progress: a bar on stderr.
         """
+        expect("grammar", grammar, (Grammar, NoneType), "a Grammar")
+        expect("on_delta", on_delta, (Callable, NoneType), "a function of a prompt's index and a Delta")
         several = _as_list(prompts)
         params = _per_prompt(sampling_params, len(several))
         wants = [self._want(p, s, grammar) for p, s in zip(several, params, strict=True)]
@@ -143,7 +146,10 @@ class LLM:
             raise UserInputError("messages: is empty; at least one message is needed", "messages")
         if isinstance(messages, Mapping):
             raise UserInputError("messages: must be a list of messages (or of such lists), got one message", "messages")
-        several = [messages] if isinstance(messages[0], dict) else messages
+        expect("messages", messages, Sequence, "a list of messages, or of such lists")
+        expect("messages[0]", messages[0], (Mapping, list, tuple), "a message, or a list of messages")
+        expect("tools", tools, (Sequence, NoneType), "a list of tools")
+        several = [messages] if isinstance(messages[0], Mapping) else messages
         prompts = [self._text.render_chat(m, tools, **template) for m in several]  # type: ignore[arg-type]
         return self.generate(prompts, sampling_params, grammar=grammar, progress=progress, on_delta=on_delta)
 
@@ -156,8 +162,7 @@ class LLM:
         if pooling not in ("mean", "cls", "last"):
             raise UserInputError(f"pooling: must be mean, cls or last, got {pooling!r}", "pooling")
         reads = ReadSpec(hidden="last" if pooling == "last" else "all")
-        if not isinstance(texts, Iterable):
-            raise UserInputError(f"texts: must be text or a list of texts, got {type(texts).__name__}", "texts")
+        expect("texts", texts, Iterable, "text or a list of texts")
         several = [texts] if isinstance(texts, str) else list(texts)
         if not several:
             raise UserInputError("texts: is empty; at least one text is needed", "texts")
@@ -218,12 +223,13 @@ class LLM:
 
     def fork(self, state: State) -> State:
         """Another handle on the same position; the two go on independently and share everything up to here."""
+        expect("state", state, State, "a State of this LLM")
         state.parent_in(self._offline)
         return state.fork()
 
     def load_state(self, path: str | Path) -> State:
         """A state that `State.save` wrote. Raises UserInputError naming what differs: another model, kernel signature or KV format."""
-        return load_state(self._offline, Path(path))
+        return load_state(self._offline, path)
 
     def close(self) -> None:
         """Free the model's memory."""
@@ -274,8 +280,7 @@ def _as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """One prompt or several; a flat list of numbers is one prompt of ids."""
     if isinstance(prompts, str | State | np.ndarray):
         return [prompts]
-    if not isinstance(prompts, Iterable):
-        raise UserInputError(f"prompts: must be text, token ids, a State, or a list of them, got {type(prompts).__name__}", "prompts")
+    expect("prompts", prompts, Iterable, "text, token ids, a State, or a list of them")
     several = list(prompts)
     return [several] if several and isinstance(several[0], int | np.integer) else several  # type: ignore[list-item, return-value]
 

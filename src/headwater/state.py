@@ -6,14 +6,14 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headwater.core.errors import FormatError, UserInputError
+from headwater.core.errors import FormatError, UserInputError, expect
 from headwater.core.params import SamplingParams
 from headwater.core.request import ReadSpec
 from headwater.engine.expand import GenerateRequest
@@ -90,6 +90,7 @@ class State:
         All continuations are forks that run together; none sees another.
         """
         single = isinstance(continuations, str)
+        expect("continuations", continuations, Iterable, "text or a list of continuations")
         several: list[str | Ids] = [continuations] if isinstance(continuations, str) else list(continuations)
         wants = [self._child(self._ids(c, f"continuations[{i}]"), ReadSpec(score_from=len(self.tokens))) for i, c in enumerate(several)]
         scores = [np.array([e.logprob for e in a.choices[0].reads.prompt]) for a in self._offline.run(wants)]
@@ -100,11 +101,8 @@ class State:
 
         Only the label rows of the output matrix are computed. A text label must be one token; score longer ones with `score`.
         """
-        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
-        if not len(ids):
-            raise UserInputError("labels: is empty", "labels")
-        more = self._ids(continuation, "continuation") if len(continuation) else np.zeros(0, np.int32)
-        answer = self._offline.run([self._child(more, ReadSpec(labels=ids))])[0]
+        ids = self._labels(labels)
+        answer = self._offline.run([self._child(self._more(continuation), ReadSpec(labels=ids))])[0]
         logits = answer.choices[0].reads.labels
         assert logits is not None
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
@@ -112,15 +110,17 @@ class State:
 
     def label_logits(self, continuations: Sequence[str | Ids], labels: Sequence[str | int]) -> np.ndarray:
         """Raw logits of the labels after each continuation: float32[continuations, labels]. All are forks that run together; none sees another."""
-        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
+        ids = self._labels(labels)
+        expect("continuations", continuations, Iterable, "a list of continuations")
         wants = [self._child(self._ids(c, f"continuations[{i}]"), ReadSpec(labels=ids)) for i, c in enumerate(continuations)]
         rows = [a.choices[0].reads.labels for a in self._offline.run(wants)]
         return np.stack([r for r in rows if r is not None]) if rows else np.zeros((0, len(ids)), np.float32)
 
     def generate(self, params: SamplingParams | None = None, continuation: str | Ids = ()) -> Answer:
         """Continue from here (after `continuation`, if any); the state itself stays. `answer.choices[i].text`, `.token_ids`, `.seed`."""
-        more = self._ids(continuation, "continuation") if len(continuation) else np.zeros(0, np.int32)
-        want = replace(self._child(more, ReadSpec()), params=params or SamplingParams(), read_only=False)
+        params = SamplingParams() if params is None else params
+        expect("params", params, SamplingParams, "SamplingParams")
+        want = replace(self._child(self._more(continuation), ReadSpec()), params=params, read_only=False)
         return self._offline.run([want])[0]
 
     def save(self, path: str | Path) -> None:
@@ -129,6 +129,7 @@ class State:
         Models with windows or recurrent states keep only tokens and identity: their state is computed again by `LLM.load_state`.
         The file is written whole or not at all: what stood there before stays until then. Raises UserInputError where it cannot be written.
         """
+        expect("path", path, (str, os.PathLike), "the name of a file")
         engine = self._offline.engine
         arrays = _export(self._offline, self) if engine.executor.caps().spec.can_cut else []
         meta = {"format": FORMAT, "identity": engine.executor.caps().identity, "spec": engine.executor.caps().spec.layout}
@@ -167,6 +168,19 @@ class State:
             raise UserInputError(f"{field}: must be text or token ids, at least one token", field)
         self._known(ids, field)
         return ids.astype(np.int32)
+
+    def _more(self, continuation: str | Ids) -> np.ndarray:
+        """Ids of a continuation that may be empty."""
+        empty = isinstance(continuation, Sequence | np.ndarray) and not len(continuation)
+        return np.zeros(0, np.int32) if empty else self._ids(continuation, "continuation")
+
+    def _labels(self, labels: Sequence[str | int]) -> np.ndarray:
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise UserInputError(f"labels: must be a list of texts or token ids, got {labels!r}", "labels")
+        ids = np.array([self._label(label, i) for i, label in enumerate(labels)], np.int32)
+        if not len(ids):
+            raise UserInputError("labels: is empty", "labels")
+        return ids
 
     def _label(self, label: str | int, index: int) -> int:
         field = f"labels[{index}]"
@@ -223,9 +237,11 @@ def _export(offline: Offline, state: State) -> list[np.ndarray]:
     return got[0]
 
 
-def load_state(offline: Offline, path: Path) -> State:
+def load_state(offline: Offline, path: str | Path) -> State:
     """See `LLM.load_state`."""
     offline.check_open()
+    expect("path", path, (str, os.PathLike), "the name of a file")
+    path = Path(path)
     caps = offline.engine.executor.caps()
     meta, tokens, arrays = _read(path)
     for name, theirs, ours in (("format", meta["format"], FORMAT), ("identity", meta["identity"], caps.identity),

@@ -10,8 +10,9 @@ WRONG = {
     "draft": ["ngram:shortest=0", "ngram:shortest=-1", "ngram:shortest=5,longest=4", "ngram:longest=65", "suffix:history=0", "suffix:history=-1",
               "suffix:history=1073741825", "suffix:tenants=0", "suffix:tenants=-1", "suffix:factor=-1", "suffix:offset=-1", "suffix:branches=-1",
               "selfdraft:budget=0", "selfdraft:interval=-1", "selfdraft:most=0", "model:length=0", "model:match=-1"],
-    "sched": ["priority:ageing=-1", "sjf:ageing=-0.5", "fcfs:rows=0", "fair:new_weight=-1"],
-    "evict": ["lfu:half_life=0", "slru:protected=1.5"],
+    "sched": ["priority:ageing=-1", "priority:ageing=1e-320", "sjf:ageing=-0.5", "sjf:ageing=1e300", "fair:prompt_weight=1e308",
+              "fcfs:rows=0", "fair:new_weight=-1"],
+    "evict": ["lfu:half_life=0", "lfu:half_life=1e-320", "slru:protected=1.5"],
 }
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from headwater.core.errors import UserInputError
 from headwater.core.plan import StepFeatures
 from headwater.engine.build import EngineSpec, load_engine
 from headwater.sim.measured import Measured, kind
@@ -51,6 +52,11 @@ def measured(slow_from: int = 1 << 30) -> np.ndarray:
     r = np.zeros(800, [(n, np.float64 if n.endswith("seconds") or n == "at" else np.int64) for n in names])
     r["tokens"], r["rows"], r["reads"], r["step_seconds"], r["at"] = tokens, 1, 1, seconds, np.cumsum(seconds)
     return r
+
+
+def test_too_few_steps_are_the_traces_fault() -> None:
+    with pytest.raises(UserInputError, match="trace: its requests take 19 steps, 20 are needed"):
+        Measured.of([measured()[:19]])
 
 
 def test_steps_are_of_one_kind_per_doubling() -> None:

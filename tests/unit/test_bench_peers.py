@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headwater.bench.install import PEERS, parse_peer, prepare
-from headwater.bench.peer import SCRIPTS, ours
+from headwater.bench.peer import SCRIPTS, Peer, ours
 from headwater.core.errors import UserInputError
 from headwater.model.load.gguf import open_gguf
 
@@ -68,6 +68,11 @@ def test_a_file_in_another_encoding_keeps_metadata_and_nearly_the_values(tmp_pat
         assert np.array_equal(file.raw("output_norm.weight").view("<f4"), matrix[0])
         up = gguf.quants.dequantize(file.raw("blk.0.ffn_up.weight").reshape(32, -1).copy(), gguf.GGMLQuantizationType[kinds[0]])
     assert np.abs(up - matrix).max() < 0.6
+
+
+def test_a_wrong_model_is_one_line_of_ours() -> None:
+    with pytest.raises(UserInputError, match=r"^(?!headwater)(?!UserInputError).*nope"):
+        Peer(ours("nope")[0])
 
 
 def test_rows_of_ours_with_other_options_are_named_by_them_and_nonsense_is_refused() -> None:

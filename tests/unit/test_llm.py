@@ -1,6 +1,7 @@
 """The offline class on the echo family: vLLM's names, states, files."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -170,6 +171,20 @@ def test_drafts_give_the_same_text(llm: LLM, draft: str) -> None:
         assert [o.outputs[0].text for o in guessing.generate(prompts, params)] == [o.outputs[0].text for o in llm.generate(prompts, params)]
 
 
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda s: s.score(None), "continuations: must be text or a list"), (lambda s: s.score(5), "continuations: must be text or a list"),
+    (lambda s: s.label_probs(None), "labels: must be a list of texts or token ids, got None"),
+    (lambda s: s.label_probs("ab"), "labels: must be a list of texts or token ids, got 'ab'"), (lambda s: s.label_probs([]), "labels: is empty"),
+    (lambda s: s.label_probs(["a"], 5), "continuation: must be text or token ids"),
+    (lambda s: s.label_logits(None, ["a"]), "continuations: must be a list"), (lambda s: s.label_logits(["a"], None), "labels: must be a list"),
+    (lambda s: s.generate(continuation=5), "continuation: must be text or token ids"), (lambda s: s.generate(5), "params: must be SamplingParams"),
+    (lambda s: s.extend(None), "extend: must be text or token ids"), (lambda s: s.save(5), "path: must be the name of a file, got int"),
+])
+def test_a_state_says_what_is_wrong_with_an_argument(llm: LLM, call, says) -> None:
+    with llm.state("abc") as s, pytest.raises(UserInputError, match=says):
+        call(s)
+
+
 LONG = SamplingParams(max_tokens=3000, temperature=0.0, ignore_eos=True)
 
 
@@ -182,12 +197,18 @@ def test_closing_from_on_delta_ends_the_call_with_one_line_and_frees_the_model()
 
 
 def test_closing_from_another_thread_ends_the_call_with_one_line() -> None:
-    one, begun = LLM("echo"), threading.Event()
-    closing = threading.Thread(target=lambda: (begun.wait(), one.close()))
-    closing.start()
+    one, closing = LLM("echo"), []
+
+    def close(index, delta) -> None:
+        if not closing:
+            closing.append(threading.Thread(target=one.close))
+            closing[0].start()
+            while not one._offline._closed:                         # it waits for this call, which waits for its mark only
+                time.sleep(0.001)
+
     with pytest.raises(UserInputError, match="LLM: is closed"):
-        one.generate(["a"] * 4, LONG, on_delta=lambda index, delta: begun.set())
-    closing.join()
+        one.generate(["a"] * 4, LONG, on_delta=close)
+    closing[0].join()
 
 
 def test_a_saved_state_is_not_loaded_into_a_closed_model(tmp_path) -> None:
@@ -231,6 +252,15 @@ def test_a_seed_that_is_none_is_one_line(seed) -> None:
     (lambda m: m.chat({"role": "user", "content": "x"}), "messages: must be a list"),
     (lambda m: m.generate("a", 3), "sampling_params: must be SamplingParams"),
     (lambda m: m.generate("a", {}), "sampling_params: must be SamplingParams"),
+    (lambda m: m.generate("a", grammar=3), "grammar: must be a Grammar, got int"),
+    (lambda m: m.generate("a", on_delta=3), "on_delta: must be a function"),
+    (lambda m: m.chat([1]), r"messages\[0\]: must be a message"), (lambda m: m.chat("abc"), r"messages\[0\]: must be a message"),
+    (lambda m: m.chat(5), "messages: must be a list"),
+    (lambda m: m.chat([{"role": "user", "content": "x"}], tools=5), "tools: must be a list of tools"),
+    (lambda m: m.fork(None), "state: must be a State of this LLM, got NoneType"),
+    (lambda m: m.load_state(5), "path: must be the name of a file, got int"),
+    (lambda m: m.decide("a", {"q": bool}, debias="x"), "debias: must be one of none, reverse, cyclic, got 'x'"),
+    (lambda m: m.decide("a", {"q": bool}, labels=3), "labels: must be one of auto, text, got 3"),
 ])
 def test_an_argument_of_another_type_is_one_line(llm: LLM, call, says) -> None:
     with pytest.raises(UserInputError, match=says):

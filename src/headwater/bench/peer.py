@@ -29,7 +29,8 @@ class PeerSpec:
 
 
 class Peer:
-    """A started runner. `ask` sends one task and waits. Raises HeadwaterError with the runner's own words when it fails."""
+    """A started runner. `ask` sends one task and waits. Raises HeadwaterError with the runner's own words when it fails; starting
+    ours also the UserInputError that it ended with."""
 
     def __init__(self, spec: PeerSpec) -> None:
         self.spec = spec
@@ -54,6 +55,8 @@ class Peer:
             state = "no answer in time" if not ready else f"ended with code {self.process.wait()}"
             raise HeadwaterError(f"{self.spec.name}: {state}")
         answer: dict[str, Any] = json.loads(line)
+        if answer.get("input"):
+            raise UserInputError(answer["error"])
         if "error" in answer:
             raise HeadwaterError(f"{self.spec.name}: {answer['error']}")
         return answer

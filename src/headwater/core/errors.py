@@ -1,5 +1,7 @@
 """Errors that speak to the person who can act: one line, the field, the numbers, a guess at the cause."""
 
+from typing import Any
+
 
 def printable(text: str) -> str:
     """The text with characters that do not print (line breaks among them) escaped."""
@@ -24,6 +26,12 @@ class UserInputError(HeadwaterError):
     def __init__(self, message: str, field: str | None = None) -> None:
         super().__init__(printable(message))
         self.field = field
+
+
+def expect(field: str, value: object, kinds: Any, wanted: str) -> None:
+    """Raises UserInputError where an argument is none of `kinds` (a type or several); wanted: what would be right."""
+    if not isinstance(value, kinds):
+        raise UserInputError(f"{field}: must be {wanted}, got {type(value).__name__}", field)
 
 
 class FormatError(UserInputError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -80,6 +80,9 @@ class DecisionRequest:
         if not self.questions:
             raise UserInputError("questions: needs at least one question", field="questions")
         need_distinct(q.name for q in self.questions)
+        for name, known in (("debias", get_args(Debias)), ("labels", get_args(Labels))):
+            if getattr(self, name) not in known:
+                raise UserInputError(f"{name}: must be one of {', '.join(known)}, got {getattr(self, name)!r}", field=name)
         if not (self.temperature > 0 and np.isfinite(self.temperature)):
             raise UserInputError(f"temperature: must be a positive number, got {self.temperature!r}", field="temperature")
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headwater.core import registry
-from headwater.core.errors import UserInputError
+from headwater.core.errors import UserInputError, expect
 from headwater.core.events import Arrive
 from headwater.core.kvspec import BLOCK_TOKENS, CACHE_FORMATS, CacheGroup, KVSpec
 from headwater.core.params import SamplingParams
@@ -79,6 +81,7 @@ class EngineSpec:
             value = getattr(self, field)
             if not isinstance(value, str):
                 raise UserInputError(f"--{field.replace('_', '-')}: must be text, got {value!r}", field)
+        expect("--chat-template", self.chat_template, (str, os.PathLike, NoneType), "the name of a file")
         for field, known in (("backend", ("auto", "native", "reference")), ("kv_format", CACHE_FORMATS)):
             value = getattr(self, field)
             if value not in known:

@@ -18,7 +18,7 @@ CONTEXTS = 32                                                       # and no mor
 
 def parse_bytes(text: str | int, field: str) -> int:
     """`4G`, `512MiB`, `2e9` or a number of bytes -> bytes. Raises UserInputError."""
-    if isinstance(text, int):
+    if isinstance(text, int) and not isinstance(text, bool) and text > 0:
         return text
     size = r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*"
     found = re.fullmatch(size, text, re.IGNORECASE) if isinstance(text, str) else None

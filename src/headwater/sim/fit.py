@@ -15,6 +15,7 @@ from headwater.core.jsonlines import numbered
 from headwater.core.plan import StepFeatures
 
 FEATURES = ("tokens", "rows", "reads", "kv_positions", "guesses", "kv_held")
+LEAST_STEPS = 20                  # to fit costs to
 _PASSES = 4
 
 
@@ -92,8 +93,8 @@ def _duration(entry: dict[str, object], name: str, absent: float | None) -> floa
 def fit(steps: list[StepFeatures], seconds: np.ndarray, own: np.ndarray | None = None, seed: int = 0) -> Fit:
     """Fit on four steps in five, judge on the fifth, then report both. Errors are relative to the last pass's fit: relative to what was seen, slow
     steps would weigh little and the mean come out too low. Steps that took more than five times their fit (a paused machine) are left out."""
-    if len(steps) < 20:
-        raise UserInputError(f"log: {len(steps)} steps are too few to fit a cost model (20 at least)", field="log")
+    if len(steps) < LEAST_STEPS:
+        raise UserInputError(f"log: {len(steps)} steps are too few to fit a cost model ({LEAST_STEPS} at least)", field="log")
     x = np.array([columns(f) for f in steps])
     held = np.random.default_rng(seed).random(len(steps)) < 0.2
     train, scale = ~held, seconds

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from headwater.core.errors import UserInputError
 from headwater.core.plan import StepFeatures
-from headwater.sim.fit import FEATURES, Fit, fit
+from headwater.sim.fit import FEATURES, LEAST_STEPS, Fit, fit
 
 _STRETCH = 100                    # virtual steps that take consecutive measured ratios
 _IDLE = 5e-3                      # seconds without a step after which the machine counts as idle
@@ -68,8 +69,11 @@ class Measured:
 
     @classmethod
     def of(cls, records: list[np.ndarray], seed: int = 0, aligned: bool = False) -> Measured:
-        """From the log records of runs of an engine."""
+        """From the log records of runs of an engine. Raises UserInputError where they are too few."""
         r = np.concatenate(records)
+        if len(r) < LEAST_STEPS:
+            few = f"trace: its requests take {len(r)} steps, {LEAST_STEPS} are needed to measure costs"
+            raise UserInputError(f"{few}; more or longer ones would do", "trace")
         steps = [StepFeatures(*x) for x in zip(*(r[n].tolist() for n in FEATURES), strict=True)]
         between = np.concatenate([outside(x) for x in records])
         found = fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"] + np.median(between[(between > 0) & (between < _IDLE)]))

@@ -36,7 +36,8 @@ def serve(make):
         runner = make()
         say(ready=True, load_seconds=time.perf_counter() - began, version=getattr(runner, "version", ""))
     except Exception as e:
-        say(error=f"{type(e).__name__}: {e}")
+        input_error = getattr(e, "exit_code", None) == 2            # our own UserInputError; peers have no such thing
+        say(error=str(e) if input_error else f"{type(e).__name__}: {e}", input=input_error)
         return
     for line in sys.stdin:
         task = json.loads(line)

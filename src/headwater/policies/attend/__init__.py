@@ -1,1 +1,1 @@
-"""Which cached positions a generated token attends to (lossy but for `dense`; prompts are always read whole)."""
+"""Which cached positions a generated token attends to (lossy but for `dense`); some residents read prompts in part, the others whole."""

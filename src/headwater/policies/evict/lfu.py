@@ -24,7 +24,7 @@ class LeastFrequentlyUsed:
     uses_wanted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        require("evict", "half_life", self.half_life, 0 < self.half_life < math.inf, "seconds above 0")
+        require("evict", "half_life", self.half_life, 1e-6 <= self.half_life < math.inf, "at least a microsecond")
 
     def score(self, blocks: BlockColumns, idx: np.ndarray, now: float) -> np.ndarray:
         """Return float64[len(idx)], in log2 so that very old blocks still differ; the lowest score leaves first."""

@@ -1,6 +1,5 @@
 """sched/fair: the owner who got least service is next (virtual token counter)."""
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,7 +28,7 @@ class Fair(SchedPolicy):
         SchedPolicy.__post_init__(self)
         for name in ("prompt_weight", "new_weight"):
             value = getattr(self, name)
-            require("sched", name, value, 0 <= value < math.inf, "a finite number of at least 0")
+            require("sched", name, value, 0 <= value <= 1e9, "from 0 to 1e9")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         owners = np.unique(rows.owner)

@@ -21,7 +21,7 @@ class Priority(SchedPolicy):
 
     def __post_init__(self) -> None:
         SchedPolicy.__post_init__(self)
-        require("sched", "ageing", self.ageing, 0 <= self.ageing < math.inf, "a finite number of at least 0")
+        require("sched", "ageing", self.ageing, self.ageing == 0 or 1e-6 <= self.ageing < math.inf, "0 or at least a microsecond")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         aged = (now - rows.arrival) / self.ageing if self.ageing > 0 else 0.0

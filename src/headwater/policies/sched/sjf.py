@@ -1,6 +1,5 @@
 """sched/sjf: shortest job first by the tokens still to compute, with ageing."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,7 @@ class ShortestFirst(SchedPolicy):
 
     def __post_init__(self) -> None:
         SchedPolicy.__post_init__(self)
-        require("sched", "ageing", self.ageing, 0 <= self.ageing < math.inf, "a finite number of at least 0")
+        require("sched", "ageing", self.ageing, 0 <= self.ageing <= 1e9, "from 0 to 1e9")
 
     def rank(self, rows: RowsView, now: float) -> np.ndarray:
         return (rows.known - rows.done).astype(np.float64) - self.ageing * np.maximum(now - rows.arrival, 0.0)
