@@ -59,6 +59,13 @@ def test_too_few_steps_are_the_traces_fault() -> None:
         Measured.of([measured()[:19]])
 
 
+def test_steps_that_all_follow_a_pause_have_costs() -> None:
+    records = measured()
+    records["at"] += np.arange(800) * 1.0
+    truth = Measured.of([records])
+    assert truth.fit.overhead == (0.0, 0.0) and truth.step_seconds(StepFeatures(4, 1, 1, 0, 0, 0)) > 0
+
+
 def test_steps_are_of_one_kind_per_doubling() -> None:
     assert [kind(n)[0] for n in (1, 2, 3, 4, 5, 16, 17, 32, 33, 512, 513)] == [0, 1, 2, 2, 3, 4, 5, 5, 6, 9, 10]
 

@@ -76,7 +76,8 @@ class Measured:
             raise UserInputError(f"{few}; more or longer ones would do", "trace")
         steps = [StepFeatures(*x) for x in zip(*(r[n].tolist() for n in FEATURES), strict=True)]
         between = np.concatenate([outside(x) for x in records])
-        found = fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"] + np.median(between[(between > 0) & (between < _IDLE)]))
+        between = between[(between > 0) & (between < _IDLE)]
+        found = fit(steps, r["step_seconds"], r["plan_seconds"] + r["apply_seconds"] + (np.median(between) if len(between) else 0.0))
         ratio = r["step_seconds"] / np.maximum([found.cost.step_seconds(f) for f in steps], 1e-9)
         begins, work = r["at"] - r["step_seconds"], Work()
         kinds = [kind(f.tokens, work.warm(*span) or aligned) for f, *span in zip(steps, begins.tolist(), r["at"].tolist(), strict=True)]
