@@ -19,7 +19,9 @@ def longprefill(
     text: Path = typer.Option(None, "--text", help="Plain text to cut documents from; default: that of the package aiperf."),
     quick: bool = typer.Option(False, "--quick", help="One document per length, four policies."),
     json: Path = typer.Option(None, "--json", callback=writable, help="Write figures and environment to this file."),
-    picture: Path = typer.Option(None, "--picture", help="Write KL over what is left out, and speed over length (needs headwater[plots])."),
+    picture: Path = typer.Option(
+        None, "--picture", callback=writable, help="Write KL over what is left out, and speed over length (needs headwater[plots])."
+    ),
 ) -> None:
     """Prompts read in patterns against dense: KL, captured mass, what is left out, seconds, where it starts to pay."""
     from rich.console import Console

@@ -30,11 +30,9 @@ Seed = Annotated[Optional[int], typer.Option(help="The same seed and prompt give
 
 def writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
     """Callback of an option that names a file for results: told before the work that would be lost. Raises UserInputError naming the option."""
-    from headwater.core.errors import UserInputError
+    from headwater.core.errors import expect_writable
 
-    if value is not None and (value.is_dir() or not value.parent.is_dir()):
-        wrong = "is a folder; name a file in it" if value.is_dir() else "its folder does not exist"
-        raise UserInputError(f"--{param.name} {value}: {wrong}", field=param.name)
+    expect_writable(str(param.name), value)
     return value
 
 

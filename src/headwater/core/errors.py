@@ -1,5 +1,6 @@
 """Errors that speak to the person who can act: one line, the field, the numbers, a guess at the cause."""
 
+from pathlib import Path
 from typing import Any
 
 
@@ -32,6 +33,13 @@ def expect(field: str, value: object, kinds: Any, wanted: str) -> None:
     """Raises UserInputError where an argument is none of `kinds` (a type or several); wanted: what would be right."""
     if not isinstance(value, kinds):
         raise UserInputError(f"{field}: must be {wanted}, got {type(value).__name__}", field)
+
+
+def expect_writable(option: str, path: Path | None) -> None:
+    """Before long work: raises UserInputError naming the option where results could not be written to `path`."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        wrong = "is a folder; name a file in it" if path.is_dir() else "its folder does not exist"
+        raise UserInputError(f"--{option} {path}: {wrong}", field=option)
 
 
 class FormatError(UserInputError):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from headwater.core.errors import UserInputError
+from headwater.core.errors import UserInputError, expect_writable
 from headwater.sim.cache import CacheResult
 from headwater.sim.record import RunReport
 
@@ -40,9 +40,7 @@ PICTURES = (".png", ".svg", ".pdf")
 def check_outputs(json_file: Path | None, plot: Path | None, out: Path | None = None) -> None:
     """Before a long run: can its figures, its picture and its costs be written? Raises UserInputError naming the option."""
     for option, path in (("json", json_file), ("plot", plot), ("out", out)):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            wrong = "is a folder; name a file in it" if path.is_dir() else "its folder does not exist"
-            raise UserInputError(f"--{option} {path}: {wrong}", field=option)
+        expect_writable(option, path)
     if plot is not None:
         if plot.suffix.lower() not in PICTURES:
             raise UserInputError(f"--plot {plot}: a picture is a file that ends in {', '.join(PICTURES)}", field="plot")
